@@ -1,0 +1,23 @@
+/* clock.h - the only place that asks the system for the time. Pure code gets `now` as an argument. */
+#ifndef SLUICE_CLOCK_H
+#define SLUICE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Monotonic time in nanoseconds; the same clock in all processes of one machine (CLOCK_MONOTONIC). */
+static inline uint64_t clock_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* Wall clock in seconds since 1970 (`created` fields, logs). */
+static inline int64_t clock_wall_s(void)
+{
+	return (int64_t)time(NULL);
+}
+
+#endif
