@@ -1,0 +1,75 @@
+/* tokenizer.h - text to token ids and back, from a model file's own vocabulary.
+ *
+ * Kinds: byte-level BPE ("gpt2" in GGUF) with the pre-tokenizer expressions named by tokenizer.ggml.pre. An unknown kind or expression is
+ * refused by name. A tokenizer is immutable after it was made: any number of readers.
+ *
+ * Control tokens ("special") are recognised only where the caller allows it, so that a user's text can never open or close
+ * a turn. Tokens that are added but not special (user-defined) are recognised everywhere. */
+#ifndef SLUICE_TOKENIZER_H
+#define SLUICE_TOKENIZER_H
+
+#include "common/base.h"
+#include "common/errbuf.h"
+
+struct gguf;
+struct strbuf;
+struct tokenizer;
+
+#define TOKEN_NONE UINT32_MAX
+
+/* A growing, bounded array of ids. */
+struct token_vec {
+	uint32_t *ids; /* owned */
+	size_t len, cap;
+	size_t len_max;
+	bool overflow; /* more than len_max ids were produced; ids holds the first len_max */
+};
+
+void token_vec_init(struct token_vec *v, size_t len_max);
+void token_vec_release(struct token_vec *v);
+void token_vec_push(struct token_vec *v, uint32_t id);
+
+/* One stretch of a text to encode. Stretches are joined before pre-tokenization (a border does not split words), but a
+ * control token is recognised only where it lies wholly within stretches that allow it. */
+struct token_part {
+	const char *text; /* UTF-8; ill-formed bytes are replaced by U+FFFD, one for each maximal subpart */
+	size_t len;
+	bool allow_special;
+};
+
+/* err names the file, the key and what was found. The gguf may be closed afterwards. */
+int tokenizer_from_gguf(struct tokenizer **out, const struct gguf *g, struct errbuf *err) MUST_CHECK;
+void tokenizer_free(struct tokenizer *t);
+
+/* Appends the ids of the joined parts; no BOS. Time O(n log n) also for one long word; stops early once out overflows. */
+void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *parts, size_t n_parts, struct token_vec *out);
+void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool allow_special, struct token_vec *out);
+
+uint32_t tokenizer_vocab_size(const struct tokenizer *t);
+uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE when the model has none */
+uint32_t tokenizer_eos(const struct tokenizer *t);
+bool tokenizer_add_bos(const struct tokenizer *t); /* BOS in front of a plain-text prompt */
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
+/* Ids that end a generation (eos, eot, eom ... of the metadata and the usual names); n of them, at most 16. */
+const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n);
+/* TOKEN_NONE when no token has exactly these bytes as its text. */
+uint32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);
+
+/* Bytes that a token stands for (not necessarily whole characters); for a special token its name. View, not terminated.
+ * Empty for an id outside the vocabulary. */
+const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *len);
+
+/* detok: ids to text, a token at a time, without ever splitting a character. Bytes that could still become a character are
+ * held back; ill-formed ones become U+FFFD, one for each maximal subpart. */
+struct detok {
+	char pending[4];
+	uint8_t n_pending;
+};
+
+void detok_init(struct detok *d);
+/* Appends to out the text that became whole with this id. skip_special leaves control tokens out. */
+void detok_push(struct detok *d, const struct tokenizer *t, uint32_t id, bool skip_special, struct strbuf *out);
+/* At the very end: a held-back incomplete character becomes one U+FFFD. */
+void detok_finish(struct detok *d, struct strbuf *out);
+
+#endif
