@@ -1,0 +1,47 @@
+/* zsock.h - the only door to ZeroMQ: PUSH and PULL sockets over ipc:// with a MAC on each message, in a libuv loop.
+ *
+ * Each message has two frames: the payload and a keyed BLAKE2b-128 MAC over it (libsodium crypto_generichash), checked before
+ * anything is unpacked; what fails is dropped and counted. LINGER 0, ZMQ_MAXMSGSIZE from proto's limit (passed in), high-water marks set.
+ * A path longer than sockaddr_un allows is refused with a clear text.
+ *
+ * ZeroMQ is an unreliable transport here: around the death of a peer messages may be lost or reach the successor. The
+ * request protocol repairs that. Descriptors signal edges: zsock reads until empty after each wake-up and each send. */
+#ifndef SLUICE_ZSOCK_H
+#define SLUICE_ZSOCK_H
+
+#include "common/base.h"
+#include "common/errbuf.h"
+
+#include <uv.h>
+
+#define ZSOCK_KEY_BYTES 32
+
+struct zctx; /* one ZeroMQ context and the key; one a process */
+struct zsock;
+
+struct zctx *zctx_new(const uint8_t key[ZSOCK_KEY_BYTES], size_t message_max);
+void zctx_free(struct zctx *z); /* all sockets must be closed */
+
+/* Called from the loop for each message with a good MAC; data is valid until it returns. */
+typedef void (*zsock_on_message)(void *ctx, const void *data, size_t len);
+
+/* PULL: binds `path` (removing a dead file there) and reads in the loop. */
+int zsock_open_pull(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
+		    zsock_on_message on_message, void *ctx, struct errbuf *err) MUST_CHECK;
+/* PUSH: connects to `path` (which may not exist yet). on_ready is called from the loop when a full socket has room again; may be NULL. */
+int zsock_open_push(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
+		    void (*on_ready)(void *ctx), void *ctx, struct errbuf *err) MUST_CHECK;
+void zsock_close(struct zsock *s); /* handles close in the loop later; the struct frees itself; also removes a bound path */
+
+/* ST_OK: handed to ZeroMQ. ST_AGAIN: high-water mark (or nobody connected and the queue is full). ST_LIMIT: too long. */
+int zsock_send(struct zsock *s, const void *data, size_t len) MUST_CHECK;
+
+/* Reads everything that is there now, calling on_message; for use after a batch of sends. */
+void zsock_poll(struct zsock *s);
+
+struct zsock_stats {
+	uint64_t sent, received, refused_full, bad_mac;
+};
+void zsock_stats(const struct zsock *s, struct zsock_stats *out);
+
+#endif

@@ -1,0 +1,92 @@
+/* core.h - the executor's decisions, as plain C: events and the time go in, messages come out.
+ *
+ * Knows no socket, ring, timer or clock. The edge (edge.c) and the simulation (tests/sim) call it the same way. It owns every
+ * request, the KV pool and the prefix cache. Outputs are calls of struct core_out, made only from inside core_step(),
+ * with views that are valid until the call returns; they must not call back into the core.
+ *
+ * One pass of the executor: feed all events that are there, then core_step(now) once. core_step() schedules at most
+ * steps_in_flight_max steps ahead of the results, sends results (one message a frontend), refusals and syncs.
+ *
+ * Always holds, see core_check(): every request is in exactly one state list; free + cached + used blocks = all blocks; a
+ * block is used if and only if a request or a step in flight refers to it.
+ *
+ * Protocol (DESIGN.md, "The request protocol"):
+ * - submit is idempotent. Same attempt as known: ignored. Higher attempt: the sequence goes on where it is and everything from
+ *   the frontend's position on is sent again (from the request's own tokens); when the frontend has tokens that the core has not
+ *   (the core is a successor), they are taken over and run as prompt.
+ * - results carry epoch, attempt and absolute output position. A row that was not taken by the lane (ST_AGAIN) is built again
+ *   from the request later: nothing is queued, and that frontend's sequences pause.
+ * - the first row of a request has n_tokens = 0 ("accepted"); a refused or unknown thing is answered by `refused`.
+ * - sync (heartbeat, every sync_interval_ns, and at once after hello) lists all requests of a frontend.
+ * - cancel: no step scheduled after it contains the request; blocks are free when the (at most two) steps in the ring end.
+ * - core_on_workers_lost(): KV content is gone; running requests wait again with their tokens kept (same epoch), and the
+ *   prefix cache is empty. After a second death in a row the requests of the oldest unanswered step are suspects:
+ *   run alone in halves; one that brings a worker down alone is refused with REFUSAL_POISON. */
+#ifndef SLUICE_CORE_H
+#define SLUICE_CORE_H
+
+#include "common/base.h"
+#include "proto/messages.h"
+
+struct core;
+
+struct core_config {
+	uint64_t epoch;
+	uint32_t seqs_max;            /* --max-num-seqs: sequences of one step */
+	uint32_t batched_tokens_max;  /* --max-num-batched-tokens: tokens of one step */
+	uint32_t requests_max;        /* held at a time; beyond it REFUSAL_QUEUE_FULL */
+	uint32_t steps_in_flight_max; /* 2: step n+1 is scheduled while step n runs */
+	uint32_t prefill_chunk_max;   /* --long-prefill-token-threshold; 0 = the whole budget */
+	bool prefix_cache;
+	uint64_t sync_interval_ns;
+};
+
+struct core_out {
+	void *ctx;
+	/* To a frontend's lane. ST_OK: taken (the transport may still lose it around a death). ST_AGAIN: high-water mark; the
+	 * edge calls core_on_lane_ready() when there is room. ST_CLOSED: no such lane; the core forgets the frontend. */
+	int (*send)(void *ctx, uint32_t frontend, uint32_t incarnation, const struct msg *m);
+	/* To the step ring. Never refused: the core keeps at most steps_in_flight_max there. */
+	void (*step)(void *ctx, const struct msg_step *step);
+};
+
+/* Counters and gauges, copied to the status page by the edge after each pass. */
+struct core_stats {
+	uint64_t n_running, n_waiting, n_suspects;
+	uint64_t blocks_total, blocks_used, blocks_cached, blocks_free;
+	uint64_t steps, preemptions, submits, submits_repeated, cancels, finished, refused, dropped_stale, replays;
+	uint64_t prompt_tokens, generation_tokens, prefix_queries, prefix_hits; /* in tokens */
+	uint64_t tokens_discarded; /* sampled after a stop that was seen a step late */
+};
+
+struct core *core_new(const struct core_config *cfg, const struct core_out *out);
+void core_free(struct core *c);
+
+/* Events. `now` is nanoseconds of any monotonic clock. Messages are borrowed. */
+void core_on_hello(struct core *c, const struct msg_hello *m, uint64_t now);
+void core_on_submit(struct core *c, const struct msg_submit *m, uint64_t now);
+void core_on_cancel(struct core *c, const struct msg_cancel *m, uint64_t now);
+/* The supervisor reaped this incarnation: its requests are cancelled. Older incarnations are gone too. */
+void core_on_frontend_gone(struct core *c, uint32_t frontend, uint32_t incarnation, uint64_t now);
+/* All ranks have loaded and sized: the first time sets the pool; later calls (after a loss) must give the same n_blocks or fewer
+ * or more: the pool is rebuilt empty. */
+void core_on_workers_ready(struct core *c, uint32_t n_blocks, uint32_t model_len_max, uint64_t now);
+void core_on_workers_lost(struct core *c, uint64_t now);
+void core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now);
+void core_on_lane_ready(struct core *c, uint32_t frontend, uint64_t now);
+/* Nothing new is admitted (REFUSAL_DRAINING, except resubmits); what is there runs on. */
+void core_drain(struct core *c);
+
+/* Decides everything there is to decide now. */
+void core_step(struct core *c, uint64_t now);
+
+/* When core_step() has to be called again even if nothing happens (sync interval); UINT64_MAX: never. */
+uint64_t core_deadline(const struct core *c);
+
+/* True when no request is held and no step is in flight. */
+bool core_is_idle(const struct core *c);
+void core_stats(const struct core *c, struct core_stats *out);
+/* Verifies all invariants (CHECKs). O(everything). */
+void core_check(const struct core *c);
+
+#endif
