@@ -1,0 +1,114 @@
+/* page.h - the status page: counters, gauges, histograms and heartbeats of every process in one shared memory.
+ *
+ * A memfd that the supervisor makes and all map. Each process writes only its own slot, with relaxed atomic stores; anyone
+ * reads all. Slots outlive their processes, so counters stay monotonic over restarts; gauges of a slot whose process is
+ * gone are cleared by the supervisor. */
+#ifndef SLUICE_PAGE_H
+#define SLUICE_PAGE_H
+
+#include "common/base.h"
+#include "common/errbuf.h"
+#include "common/strbuf.h"
+#include "proto/limits.h"
+#include "proto/metrics.def"
+
+#include <stdatomic.h>
+
+enum page_owner { OWNER_SUPERVISOR, OWNER_FRONTEND, OWNER_EXECUTOR, OWNER_WORKER };
+
+#define PAGE_COUNTER_ENUM(owner, id, name, label, help) COUNTER_##id,
+enum page_counter { METRICS_COUNTERS(PAGE_COUNTER_ENUM) COUNTER_COUNT };
+#undef PAGE_COUNTER_ENUM
+#define PAGE_GAUGE_ENUM(owner, id, name, label, help) GAUGE_##id,
+enum page_gauge { METRICS_GAUGES(PAGE_GAUGE_ENUM) GAUGE_COUNT };
+#undef PAGE_GAUGE_ENUM
+#define PAGE_HISTOGRAM_ENUM(owner, id, name, buckets, help) HISTOGRAM_##id,
+enum page_histogram { METRICS_HISTOGRAMS(PAGE_HISTOGRAM_ENUM) HISTOGRAM_COUNT };
+#undef PAGE_HISTOGRAM_ENUM
+
+#define PAGE_BUCKETS_MAX 32
+
+/* What a process is doing; in words in /health. */
+enum page_state {
+	PAGE_EMPTY = 0,   /* no process has used the slot */
+	PAGE_STARTING,
+	PAGE_LOADING,     /* progress says how far */
+	PAGE_WARMING,
+	PAGE_SERVING,
+	PAGE_DRAINING,
+	PAGE_DEAD         /* reaped; set by the supervisor */
+};
+
+struct page_hist {
+	_Atomic uint64_t buckets[PAGE_BUCKETS_MAX]; /* not cumulative; the last used one is +Inf */
+	_Atomic uint64_t count;
+	_Atomic uint64_t sum_bits; /* a double's bits */
+};
+
+struct page_slot {
+	_Atomic uint32_t state;       /* enum page_state */
+	_Atomic uint32_t pid;
+	_Atomic uint32_t incarnation;
+	_Atomic uint32_t progress;    /* of loading, 0..1000 */
+	_Atomic uint64_t heartbeat_ns; /* clock_now_ns() of the working thread's last pass */
+	_Atomic uint64_t started_ns;
+	_Atomic uint64_t counters[COUNTER_COUNT];
+	_Atomic uint64_t gauges[GAUGE_COUNT]; /* doubles' bits */
+	struct page_hist hists[HISTOGRAM_COUNT];
+} __attribute__((aligned(128)));
+
+struct page {
+	uint64_t magic;
+	uint32_t layout;     /* changes with any of the structs */
+	uint32_t n_frontends, n_workers;
+	_Atomic uint64_t generation;
+	_Atomic uint64_t epoch;          /* newest executor epoch */
+	_Atomic uint32_t draining;
+	_Atomic uint32_t model_len_max;  /* written by the executor when the workers are ready */
+	_Atomic uint64_t n_blocks;
+	_Atomic uint64_t inflight;       /* admission: requests reserved by all frontends together */
+	struct page_slot supervisor, executor;
+	struct page_slot frontends[LIMIT_FRONTENDS];
+	struct page_slot workers[LIMIT_WORKERS];
+};
+
+void page_format(struct page *p, uint32_t n_frontends, uint32_t n_workers);
+/* Checks magic, layout and counts of a mapping. */
+int page_check(const struct page *p, size_t bytes, struct errbuf *err) MUST_CHECK;
+
+static inline void page_count(struct page_slot *s, enum page_counter c, uint64_t n)
+{
+	/* One writer a slot: a relaxed load and store is enough, and cheaper than a locked add. */
+	atomic_store_explicit(&s->counters[c], atomic_load_explicit(&s->counters[c], memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
+/* For counters kept elsewhere since the process began: adds the growth since the last call, `*last` remembers. */
+static inline void page_count_to(struct page_slot *s, enum page_counter c, uint64_t value, uint64_t *last)
+{
+	page_count(s, c, value - *last);
+	*last = value;
+}
+
+void page_gauge(struct page_slot *s, enum page_gauge g, double value);
+void page_observe(struct page_slot *s, enum page_histogram h, double value);
+/* The same value n times. */
+void page_observe_n(struct page_slot *s, enum page_histogram h, double value, uint64_t n);
+void page_state(struct page_slot *s, enum page_state state);
+const char *page_state_name(enum page_state state);
+
+struct page_health {
+	bool ready;          /* every part serves and has a fresh heartbeat */
+	bool live;           /* the supervisor and this frontend work */
+	const char *phase;   /* "loading", "warming up", "serving", "draining", "worker 0 is being restarted" ... */
+	double progress;     /* 0..1 */
+	char detail[256];    /* names the part that is not well */
+};
+/* Reads the whole mesh. heartbeat_max_ns: how old a heartbeat may be. */
+void page_health(const struct page *p, uint64_t now_ns, uint64_t heartbeat_max_ns, struct page_health *out);
+
+/* The text of /metrics (Prometheus exposition format 0.0.4). labels: `model_name="...",engine="0"`, escaped by the caller.
+ * cache_config: label text of vllm:cache_config_info. Costs tens of microseconds. */
+void page_render(const struct page *p, const char *labels, const char *cache_config, struct strbuf *out);
+
+#endif
