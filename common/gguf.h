@@ -27,12 +27,16 @@ struct gguf_str {
 	size_t len;
 };
 
+/* "u32", "str", "array" ... */
+const char *gguf_kind_name(enum gguf_kind kind);
+
 struct gguf_kv {
 	struct gguf_str key;
 	enum gguf_kind kind;
 	enum gguf_kind elem_kind; /* of GGUF_ARR */
 	uint64_t n;               /* elements of GGUF_ARR, else 1 */
 	const uint8_t *data;      /* the encoded value or elements (unaligned) */
+	uint64_t bytes;           /* of data */
 };
 
 #define GGUF_DIMS_MAX 4
@@ -53,6 +57,8 @@ int gguf_open(struct gguf **out, const char *path, struct errbuf *err) MUST_CHEC
 void gguf_close(struct gguf *g);
 
 const char *gguf_path(const struct gguf *g);
+/* The path as error texts show it: escaped, shortened to its last name when long. */
+const char *gguf_shown_path(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);
 /* First byte of the tensor data in the map, and its length. */
@@ -83,7 +89,7 @@ int gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, st
 int gguf_get_array(const struct gguf *g, const char *key, enum gguf_kind elem_kind, const struct gguf_kv **out,
 		   struct errbuf *err) MUST_CHECK;
 
-/* Element ix of a numeric array. ix < kv->n. */
+/* Element ix of a numeric array (or the value of a numeric key), ix < kv->n. Signed ones are sign-extended by _u64. */
 uint64_t gguf_array_u64(const struct gguf_kv *kv, uint64_t ix);
 int64_t gguf_array_i64(const struct gguf_kv *kv, uint64_t ix);
 double gguf_array_f64(const struct gguf_kv *kv, uint64_t ix);

@@ -1,0 +1,41 @@
+/* gguf_impl.h - the inside of struct gguf, shared by gguf.c (opening) and gguf_read.c (reading) only. */
+#ifndef SLUICE_GGUF_IMPL_H
+#define SLUICE_GGUF_IMPL_H
+
+#include "common/gguf.h"
+
+/* Open addressing over the array it indexes; at most half full, so a lookup ends. */
+struct gguf_index {
+	uint32_t *slots; /* position + 1; 0: free */
+	size_t cap;      /* power of two */
+};
+
+struct gguf {
+	char *path;
+	char *shown;  /* the path as errors show it: escaped, its end when it is long */
+	bool is_open; /* errors of the accessors name the file; while it is being opened, gguf_open() does */
+	const uint8_t *map;
+	uint64_t size;
+	uint32_t version;
+	uint64_t hash_seed; /* random: a file cannot be made whose names all collide */
+
+	struct gguf_kv *kvs;
+	size_t n_kvs, cap_kvs;
+	struct gguf_index kv_index;
+
+	struct gguf_tensor *tensors;
+	size_t n_tensors, cap_tensors;
+	struct gguf_index tensor_index;
+
+	uint64_t alignment;
+	uint64_t data_start; /* offset of the tensor data in the map, <= size */
+};
+
+/* Bytes of one element; 0 for GGUF_STR and GGUF_ARR. */
+size_t gguf_kind_bytes(enum gguf_kind kind);
+
+/* Position of a name in the array that the index covers, or SIZE_MAX. */
+size_t gguf_lookup_kv(const struct gguf *g, const char *key, size_t len);
+size_t gguf_lookup_tensor(const struct gguf *g, const char *name, size_t len);
+
+#endif
