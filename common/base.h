@@ -69,6 +69,16 @@ static inline size_t align_up(size_t n, size_t align)
 	return (n + align - 1) & ~(align - 1);
 }
 
+/* Inside a short spin: tells the core that this thread waits. */
+static inline void cpu_relax(void)
+{
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_pause)
+	__builtin_ia32_pause();
+#endif
+#endif
+}
+
 /* ceil(a / b) for b > 0, without overflow. */
 static inline uint64_t div_up(uint64_t a, uint64_t b)
 {

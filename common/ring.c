@@ -3,7 +3,8 @@
  * Layout: one page of header, then data_bytes of records. Positions are byte counts that only grow; the offset in
  * the data is position & (data_bytes - 1). A record is a u32 length, then the bytes, padded to 8; a length of RING_WRAP
  * fills the rest of the data up to its end. Readers sleep on `wake`, which counts pushes; the writer makes the futex call only
- * when `sleepers` says that somebody sleeps. */
+ * when `sleepers` says that somebody sleeps. (A reader killed in its sleep leaves the count too high: a system call too many a
+ * push, nothing worse.) */
 #include "common/ring.h"
 
 #include "common/clock.h"
@@ -211,7 +212,7 @@ int ring_wait(struct ring *r, uint64_t spin_ns, uint64_t timeout_ns)
 
 	while (passed <= spin_ns) {
 		if (!ring_is_empty(r)) return ST_OK;
-		for (int i = 0; i < 32; i++) __builtin_ia32_pause();
+		for (int i = 0; i < 32; i++) cpu_relax();
 		passed = clock_now_ns() - start;
 	}
 	while (passed < timeout_ns) {
