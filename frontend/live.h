@@ -3,7 +3,7 @@
  *
  * A request holds its prompt tokens and the output tokens received, so that it can be submitted again at any time: on a new
  * epoch, on a gap in the positions, when a sync does not list it or lists it further than what has arrived, and
- * after silence (no sync for silence_ns). Tokens reach the owner exactly once and in order.
+ * after silence (no sync and no welcome for silence_ns). Tokens reach the owner exactly once and in order.
  *
  * A request ends exactly once: on_end() is called, or lives_cancel() was called by the owner. Afterwards the struct is gone.
  * Sync rows that name a request unknown here are answered by a cancel (a lost cancel heals). */
@@ -33,7 +33,8 @@ struct live_token {
 
 struct lives_out {
 	void *ctx;
-	/* To the executor. ST_OK or ST_AGAIN (tried again at the next lives_step). */
+	/* To the executor. ST_OK, ST_AGAIN (also while there is no lane: tried again at the next lives_step), or ST_LIMIT: the
+	 * message is too long for any lane, which ends its request. */
 	int (*send)(void *ctx, const struct msg *m);
 	/* One token, in order, exactly once. n_cached: prompt tokens from the prefix cache. Must not call lives_cancel for this
 	 * request; set a flag and cancel after lives_on_...() has returned, or return true to end the request here
@@ -46,8 +47,8 @@ struct lives_out {
 struct lives *lives_new(const struct lives_config *cfg, const struct lives_out *out);
 void lives_free(struct lives *l);
 
-/* Starts a request from a filled-in submit (client_id, attempt, epoch are set here; views are copied). NULL when requests_max are
- * live. The message goes out in the next lives_step(). */
+/* Starts a request from a filled-in submit (client_id, attempt, epoch are set here; views are copied; tokens is the prompt:
+ * tokens.n == n_prompt > 0). NULL when requests_max are live. The message goes out in the next lives_step(). */
 struct live *lives_start(struct lives *l, const struct msg_submit *params, void *owner, uint64_t now);
 void lives_cancel(struct lives *l, struct live *r);
 
@@ -61,8 +62,11 @@ bool live_is_accepted(const struct live *r);
 void lives_on_message(struct lives *l, const struct msg *m, uint64_t now); /* welcome, results, refused, sync */
 void lives_on_epoch(struct lives *l, uint64_t epoch, uint64_t now);        /* supervisor: a new executor is coming */
 
-/* Sends what is due: hello, submits, cancels, resubmits. */
+/* Sends what is due: hello, submits, cancels, resubmits. Once a pass of the loop, after the messages that are there were
+ * given to lives_on_message(). At most about a mebibyte a call. */
 void lives_step(struct lives *l, uint64_t now);
+/* When lives_step() has to be called again even if nothing happens: UINT64_MAX never, 0 in the next pass. After ST_AGAIN call it
+ * as soon as the lane has room; the deadline is only a fallback. */
 uint64_t lives_deadline(const struct lives *l);
 
 /* The executor has answered hello in the current epoch and is not silent. */
