@@ -1,0 +1,72 @@
+/* child.c - see child.h. */
+#include "common/child.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void *child_map(int fd, size_t *bytes, struct errbuf *err)
+{
+	struct stat st;
+	void *p;
+
+	if (fstat(fd, &st) != 0 || st.st_size <= 0) {
+		err_set(err, ST_IO, "descriptor %d is no shared memory of the supervisor; start Sluice with `sluice serve`", fd);
+		return NULL;
+	}
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED) {
+		err_set(err, ST_IO, "cannot map descriptor %d: %s", fd, strerror(errno));
+		return NULL;
+	}
+	*bytes = (size_t)st.st_size;
+	return p;
+}
+
+void child_die_with_parent(void)
+{
+	struct pollfd p = {.fd = CHILD_FD_CONTROL, .events = POLLIN};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The parent may have died before the request: then the control socket has hung up. */
+	if (poll(&p, 1, 0) == 1 && (p.revents & POLLHUP) && !(p.revents & POLLIN)) _exit(EXIT_ORPHAN);
+}
+
+int child_receive(int fd, void *buf, size_t cap, size_t *len, int timeout_ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	ssize_t n;
+	int rc;
+
+	do {
+		rc = poll(&p, 1, timeout_ms);
+	} while (rc < 0 && errno == EINTR);
+	if (rc == 0) return ST_TIMEOUT;
+	do {
+		n = recv(fd, buf, cap, MSG_TRUNC | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return ST_AGAIN;
+	if (n < 0 && errno != ECONNRESET) return ST_IO;
+	if (n <= 0) return ST_CLOSED;
+	if ((size_t)n > cap) return ST_LIMIT;
+	*len = (size_t)n;
+	return ST_OK;
+}
+
+int child_send(int fd, const void *data, size_t len)
+{
+	ssize_t n;
+
+	do {
+		n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	if (n == (ssize_t)len) return ST_OK;
+	if (errno == EAGAIN || errno == EWOULDBLOCK) return ST_AGAIN;
+	return errno == EPIPE || errno == ECONNRESET ? ST_CLOSED : ST_IO;
+}
