@@ -24,7 +24,7 @@ static uint64_t rpc_get(const uint8_t *at, size_t bytes)
 
 #define RPC_AS_CODE(name, fields)                                                   \
 	_Static_assert(sizeof(struct rpc_##name) <= RPC_BODY_MAX, "RPC_BODY_MAX");  \
-	size_t rpc_##name##_pack(const struct rpc_##name *body, uint8_t *out)       \
+	size_t rpc_##name##_pack(const struct rpc_##name *body, uint8_t out[RPC_BODY_MAX]) \
 	{                                                                           \
 		size_t n = 0;                                                       \
                                                                                     \
