@@ -43,7 +43,9 @@ struct kmat {
 	uint32_t layout; /* private to the device */
 };
 
-/* KV cache of one layer. K and V: (n_blocks, kv_heads, KBLOCK_LEN, head_dim) of `type` (F16 or F32). */
+/* KV cache of one layer, of `type` (F16 or F32); both take n_blocks * kv_heads * KBLOCK_LEN * head_dim elements.
+ * V: (n_blocks, kv_heads, KBLOCK_LEN, head_dim). K is transposed within its block, (n_blocks, kv_heads, head_dim,
+ * KBLOCK_LEN), so that a vector holds one dimension of the tile's positions and scores need no sums across lanes. */
 struct kkv {
 	void *k, *v; /* device */
 	enum ggtype type;

@@ -1,0 +1,254 @@
+/* cpu.h - inside of the CPU device: the recorded operation, the pool of threads, and the table of a vector level.
+ *
+ * Private to kernels/. Three layers:
+ *   cpu_ops.c     the operations of kernels.h: record arguments, cut the work into items, call the level
+ *   cpu_stream.c  the list of recorded operations and the threads that walk it
+ *   struct cpu_level (ref.c, avx2*.c, avx512*.c)  arithmetic on a range of rows, by one thread
+ *
+ * Whatever the cut, a level function computes each output row in an order that depends on that row alone. */
+#ifndef SLUICE_CPU_H
+#define SLUICE_CPU_H
+
+#include "kernels/kdev.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define CPU_UNIT_ROWS 16    /* weight rows an item of a product has: a multiple of every level's group */
+#define CPU_ATTN_TOKENS 8   /* tokens of one sequence that an attention item takes together */
+#define CPU_ATTN_QUERIES 32 /* (token, head) pairs that an attention pass keeps state for */
+#define CPU_QBLOCK 32       /* columns a block of quantized activations has */
+#define CPU_SCALE_MIN 1e-30f /* blocks of smaller activations count as zeros: 1 / scale must stay finite */
+
+/* How a matrix lies in memory (kmat.layout). */
+enum cpu_layout {
+	CPU_LAYOUT_ROWS,    /* plain GGUF rows */
+	CPU_LAYOUT_GROUPS8, /* groups of 8 rows interleaved, pack.c */
+	CPU_LAYOUT_GROUPS16
+};
+
+/* A row of activations rounded to int8: one scale for each block of 32 columns. */
+struct cpu_xq {
+	int8_t *q;     /* (cols) */
+	float *scale;  /* (cols / 32) */
+	float *ssum;   /* (cols / 32) scale times the sum of the block's q */
+	int32_t *isum; /* (cols / 32) sum of the block's q */
+};
+
+static inline size_t cpu_xq_stride(uint32_t cols)
+{
+	return align_up(cols, 64) + 3 * align_up((size_t)cols / CPU_QBLOCK * 4, 64);
+}
+
+static inline struct cpu_xq cpu_xq_at(void *base, uint32_t cols, size_t row)
+{
+	char *p = (char *)base + row * cpu_xq_stride(cols);
+	size_t part = align_up((size_t)cols / CPU_QBLOCK * 4, 64);
+	struct cpu_xq xq;
+
+	xq.q = (int8_t *)p;
+	p += align_up(cols, 64);
+	xq.scale = (float *)p;
+	xq.ssum = (float *)(p + part);
+	xq.isum = (int32_t *)(p + 2 * part);
+	return xq;
+}
+
+/* A product as a level sees it. */
+struct cpu_product {
+	const struct kmat_out *o;
+	const float *x;
+	uint32_t ld_x;
+	uint32_t n;
+	void *xq;    /* n quantized rows (cpu_xq_at), or NULL when the product is in f32 */
+	float *tile; /* this thread's room for CPU_UNIT_ROWS dequantized rows */
+};
+
+struct cpu_attention {
+	float *out;
+	const float *q;
+	uint32_t ld_q;
+	struct kkv kv;
+	struct kbatch b;
+	uint32_t heads, kv_heads, head_dim;
+	float scale;
+};
+
+/* Arithmetic of one level; every function works on the calling thread alone. */
+struct cpu_level {
+	struct kops ops;
+	enum cpu_layout layout; /* of matrices whose type has an interleaved form */
+	void (*quantize)(struct cpu_xq out, const float *x, uint32_t cols);
+	/* Rows [row, row_end) of o->out for all n rows of x; row is a multiple of CPU_UNIT_ROWS. */
+	void (*product)(const struct cpu_product *p, uint32_t row, uint32_t row_end);
+	void (*rms_norm)(float *out, const float *x, const float *w, uint32_t dim, float eps);
+	void (*silu_mul)(float *out, const float *gate, const float *up, size_t len);
+	void (*rope)(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
+	void (*kv_store)(const struct kkv *kv, const float *k, const float *v, uint32_t slot, uint32_t kv_heads,
+			 uint32_t head_dim);
+	/* Heads [head, head_end), which share one kv head, of tokens [token, token_end), which belong to one sequence. */
+	void (*attention)(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head,
+			  uint32_t head_end, float *scratch);
+	/* p[i] = exp((x[i] - max) * inv_t); returns the sum, in an order that depends on n alone. */
+	double (*softmax_terms)(float *p, const float *x, uint32_t n, float max, float inv_t);
+};
+
+extern const struct cpu_level cpu_level_ref, cpu_level_avx2, cpu_level_avx512;
+
+struct cpu_dev;
+struct cpu_op;
+
+/* One thread of the pool; number 0 is whoever calls kdev_sync(). */
+struct cpu_thread {
+	struct cpu_dev *dev;
+	uint32_t ix;
+	pthread_t handle;
+	char *scratch;  /* dev->thread_scratch bytes */
+	bool prepared;  /* the current operation's private preparation (quantized rows) is in scratch */
+};
+
+struct cpu_op {
+	_Alignas(64) _Atomic uint32_t next; /* first item that nobody has taken */
+	uint32_t n_items;
+	bool solo; /* all of it is done by thread 0: neighbours that are solo too need no barrier between them */
+	/* Does items [begin, end). */
+	void (*run)(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end);
+	union {
+		struct {
+			void *dst;
+			const void *src;
+			size_t bytes;
+		} copy;
+		struct {
+			float *out;
+			struct kmat table;
+			const uint32_t *ids;
+		} embed;
+		struct {
+			float *out;
+			const float *x, *w;
+			uint32_t dim;
+			float eps;
+		} norm;
+		struct {
+			const float *x;
+			uint32_t ld_x, cols;
+		} quantize;
+		struct {
+			const float *x;
+			uint32_t ld_x, n, n_outs;
+			bool quantized; /* the product takes quantized activations ... */
+			bool alone;     /* ... which each thread makes for itself */
+			struct kmat w[4];
+			struct kmat_out outs[4];
+			uint32_t item_end[4]; /* items of outs[0..i] */
+		} matmul;
+		struct {
+			float *x;
+			const uint32_t *positions;
+			const float *cos_sin;
+			uint32_t ld_x, n_heads, head_dim, rot_dim;
+			enum krope style;
+		} rope;
+		struct {
+			struct kkv kv;
+			const float *k, *v;
+			const uint32_t *slots;
+			uint32_t ld, kv_heads, head_dim;
+		} kv_store;
+		struct {
+			struct cpu_attention a;
+			uint32_t tokens_item; /* consecutive tokens an item has */
+			uint32_t heads_item;  /* heads an item has: a whole group, or 1 when there are few items */
+		} attention;
+		struct {
+			float *out;
+			const float *gate, *up;
+			size_t len;
+		} silu;
+		struct {
+			float *out;
+			const float *x;
+			const uint32_t *rows;
+			uint32_t dim;
+		} gather;
+		struct {
+			struct ksampled *out;
+			const float *logits;
+			uint32_t vocab;
+			const struct ksample *params;
+			const uint32_t *banned;
+		} sample;
+	} u;
+};
+
+/* The list of operations and the threads that walk it. */
+struct cpu_stream {
+	struct cpu_op *ops; /* 64-byte aligned */
+	size_t n_ops, cap;
+	uint32_t n_threads;
+	uint64_t spin_ns;
+	struct cpu_thread *threads; /* (n_threads) */
+	uint32_t n_started;         /* threads that pthread_create gave us, without the caller */
+
+	_Alignas(64) _Atomic uint32_t walk; /* +1 for each kdev_sync(); threads wait for it to change */
+	_Atomic uint32_t walk_sleepers;
+	_Atomic bool stop;
+	_Alignas(64) _Atomic uint32_t arrived; /* at the current barrier */
+	_Alignas(64) _Atomic uint32_t passed;  /* barriers passed; its change opens the barrier */
+	_Atomic uint32_t barrier_sleepers;
+};
+
+struct cpu_dev {
+	struct kdev base;
+	const struct cpu_level *level;
+	struct kdev_opts opts;
+	struct cpu_stream stream;
+	char *scratch;         /* opts.scratch_bytes: quantized activations of a product that all threads share */
+	size_t thread_scratch; /* bytes of each thread's own workspace; grown by enqueueing, never while walking */
+};
+
+static inline struct cpu_dev *cpu_dev_of(struct kdev *d)
+{
+	return CONTAINER_OF(d, struct cpu_dev, base);
+}
+
+int cpu_stream_init(struct cpu_dev *d, struct errbuf *err) MUST_CHECK;
+void cpu_stream_release(struct cpu_dev *d);
+/* A new operation at the end of the list: zeroed but for run, n_items and solo. */
+struct cpu_op *cpu_stream_push(struct cpu_dev *d, void (*run)(struct cpu_thread *, struct cpu_op *, uint32_t, uint32_t),
+			       uint64_t n_items, bool solo);
+void cpu_stream_walk(struct cpu_dev *d);
+
+/* Makes sure that each thread's workspace has so many bytes. Not while the stream is walking. */
+void cpu_dev_need(struct cpu_dev *d, size_t bytes);
+/* Zeroed pages, taken lazily; NULL when there are none. */
+void *cpu_pages_alloc(size_t bytes);
+void cpu_pages_free(void *ptr, size_t bytes);
+
+/* The operations of kernels.h but for `name`, for a level's table. */
+#define CPU_OPS(level_name)                                                                                           \
+	{                                                                                                             \
+		.name = level_name, .mat_bytes = cpu_mat_bytes, .mat_load = cpu_mat_load, .embed = cpu_embed,         \
+		.rms_norm = cpu_rms_norm, .matmul = cpu_matmul, .rope = cpu_rope, .kv_store = cpu_kv_store,           \
+		.attention = cpu_attention, .silu_mul = cpu_silu_mul, .gather = cpu_gather, .sample = cpu_sample      \
+	}
+
+size_t cpu_mat_bytes(struct kdev *d, enum ggtype type, uint32_t rows, uint32_t cols);
+void cpu_mat_load(struct kdev *d, struct kmat *m, void *dst, enum ggtype type, uint32_t rows, uint32_t cols,
+		  const void *src);
+void cpu_embed(struct kdev *d, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n);
+void cpu_rms_norm(struct kdev *d, float *out, const float *x, const float *w, uint32_t n, uint32_t dim, float eps);
+void cpu_matmul(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs, uint32_t n_outs);
+void cpu_rope(struct kdev *d, float *x, uint32_t ld_x, const uint32_t *positions, uint32_t n, uint32_t n_heads,
+	      uint32_t head_dim, uint32_t rot_dim, const float *cos_sin, enum krope style);
+void cpu_kv_store(struct kdev *d, const struct kkv *kv, const float *k, const float *v, uint32_t ld,
+		  const uint32_t *slots, uint32_t n, uint32_t kv_heads, uint32_t head_dim);
+void cpu_attention(struct kdev *d, float *out, const float *q, uint32_t ld_q, const struct kkv *kv,
+		   const struct kbatch *b, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, float scale);
+void cpu_silu_mul(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim);
+void cpu_gather(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
+void cpu_sample(struct kdev *d, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
+		const struct ksample *params, const uint32_t *banned);
+
+#endif

@@ -1,0 +1,128 @@
+/* pack.c - see pack.h. Plain C: runs once a matrix, and for the rows that an embedding needs. */
+#include "kernels/pack.h"
+
+#include "kernels/half.h"
+
+#include <string.h>
+
+bool pack_is_quantized(enum ggtype type)
+{
+	return type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q8_0;
+}
+
+bool pack_has_groups(enum ggtype type)
+{
+	return pack_is_quantized(type) || type == GGTYPE_F32 || type == GGTYPE_F16 || type == GGTYPE_BF16;
+}
+
+uint32_t pack_group_rows(enum cpu_layout layout)
+{
+	return layout == CPU_LAYOUT_GROUPS16 ? 16 : layout == CPU_LAYOUT_GROUPS8 ? 8 : 1;
+}
+
+size_t pack_bytes(enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols)
+{
+	return align_up(rows, pack_group_rows(layout)) * ggtype_row_bytes(type, cols);
+}
+
+/* Bytes of a block before its quants (f16 each), and quants. */
+static uint32_t pack_block_head(enum ggtype type)
+{
+	return type == GGTYPE_Q4_1 ? 4 : 2;
+}
+
+/* One row's blocks to lane `lane` of its group at dst. */
+static void pack_load_quantized(uint8_t *dst, uint32_t group, uint32_t lane, enum ggtype type, uint32_t cols,
+				const uint8_t *src)
+{
+	uint32_t head = pack_block_head(type);
+	uint32_t quants = ggtype_info(type)->block_bytes - head;
+	uint8_t flip = type == GGTYPE_Q8_0 && group == 16 ? 0x80 : 0;
+
+	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++) {
+		for (uint32_t i = 0; i < head; i += 2) memcpy(dst + i * group + lane * 2, src + i, 2);
+		dst += head * group;
+		src += head;
+		for (uint32_t i = 0; i < quants; i += 4)
+			for (uint32_t j = 0; j < 4; j++) dst[i * group + lane * 4 + j] = src[i + j] ^ flip;
+		dst += quants * group;
+		src += quants;
+	}
+}
+
+void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols, const void *src)
+{
+	uint32_t group = pack_group_rows(layout);
+	size_t row_bytes = ggtype_row_bytes(type, cols);
+	size_t elem = ggtype_info(type)->block_bytes;
+
+	if (group == 1) {
+		memcpy(dst, src, rows * row_bytes);
+		return;
+	}
+	memset((char *)dst + rows / group * group * row_bytes, 0,
+	       (align_up(rows, group) - rows / group * group) * row_bytes);
+	for (uint32_t r = 0; r < rows; r++) {
+		uint8_t *g = (uint8_t *)dst + r / group * group * row_bytes;
+		const uint8_t *row = (const uint8_t *)src + r * row_bytes;
+
+		if (pack_is_quantized(type)) {
+			pack_load_quantized(g, group, r % group, type, cols, row);
+			continue;
+		}
+		for (size_t c = 0; c < cols; c++) memcpy(g + (c * group + r % group) * elem, row + c * elem, elem);
+	}
+}
+
+static void pack_row_quantized(const uint8_t *g, uint32_t group, uint32_t lane, enum ggtype type, uint32_t cols,
+			       float *out)
+{
+	uint32_t head = pack_block_head(type);
+	uint32_t quants = ggtype_info(type)->block_bytes - head;
+	uint8_t flip = group == 16 ? 0x80 : 0;
+
+	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++, out += CPU_QBLOCK) {
+		float d = half_load(g + lane * 2);
+		float m = head == 4 ? half_load(g + 2 * group + lane * 2) : 0;
+
+		g += head * group;
+		for (uint32_t i = 0; i < quants; i++) {
+			uint8_t q = g[i / 4 * 4 * group + lane * 4 + i % 4];
+
+			if (type == GGTYPE_Q8_0) {
+				out[i] = (float)(int8_t)(q ^ flip) * d;
+			} else if (type == GGTYPE_Q4_0) {
+				out[i] = (float)((q & 15) - 8) * d;
+				out[i + 16] = (float)((q >> 4) - 8) * d;
+			} else {
+				out[i] = (float)(q & 15) * d + m;
+				out[i + 16] = (float)(q >> 4) * d + m;
+			}
+		}
+		g += quants * group;
+	}
+}
+
+void pack_row(const struct kmat *m, uint32_t row, float *out)
+{
+	uint32_t group = pack_group_rows(m->layout);
+	size_t row_bytes = ggtype_row_bytes(m->type, m->cols);
+	const uint8_t *g = (const uint8_t *)m->data + row / group * group * row_bytes;
+	uint32_t lane = row % group;
+
+	if (group == 1) {
+		int rc = kdequant_row(m->type, g, out, m->cols);
+
+		CHECK(rc == ST_OK); /* mat_bytes has refused the others */
+	} else if (pack_is_quantized(m->type)) {
+		pack_row_quantized(g, group, lane, m->type, m->cols, out);
+	} else if (m->type == GGTYPE_F32) {
+		for (uint32_t c = 0; c < m->cols; c++) memcpy(&out[c], g + ((size_t)c * group + lane) * 4, 4);
+	} else {
+		for (uint32_t c = 0; c < m->cols; c++) {
+			uint16_t h = half_load_u16(g + ((size_t)c * group + lane) * 2);
+
+			out[c] = m->type == GGTYPE_F16 ? half_to_f32(h) : half_bf16_to_f32(h);
+		}
+	}
+}

@@ -1,0 +1,217 @@
+/* ref.c - the plain level: every operation as its formula says, sums in double. The oracle of the other levels, and what
+ * runs on a processor without AVX2. Nothing here is meant to be fast. */
+#include "kernels/cpu.h"
+#include "kernels/half.h"
+
+#include <math.h>
+#include <string.h>
+
+static void ref_quantize(struct cpu_xq out, const float *x, uint32_t cols)
+{
+	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++, x += CPU_QBLOCK) {
+		uint32_t amax_bits = 0;
+		float scale, inv;
+		int32_t sum = 0;
+
+		/* As integers, so that a NaN is the largest and comes out in the scale. */
+		for (uint32_t i = 0; i < CPU_QBLOCK; i++) amax_bits = max_u32(amax_bits, half_f32_bits(x[i]) & 0x7fffffff);
+		scale = half_bits_f32(amax_bits) / 127.0f;
+		inv = isfinite(scale) && scale >= CPU_SCALE_MIN ? 1.0f / scale : 0.0f;
+		for (uint32_t i = 0; i < CPU_QBLOCK; i++) {
+			float v = inv == 0.0f ? 0.0f : rintf(x[i] * inv);
+
+			out.q[b * CPU_QBLOCK + i] = (int8_t)v;
+			sum += (int32_t)v;
+		}
+		out.scale[b] = scale;
+		out.isum[b] = sum;
+		out.ssum[b] = scale * (float)sum;
+	}
+}
+
+/* One row of quantized weights times one row of quantized activations. */
+static float ref_dot_quantized(enum ggtype type, const uint8_t *w, struct cpu_xq x, uint32_t cols)
+{
+	double sum = 0;
+
+	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++) {
+		const int8_t *q = x.q + b * CPU_QBLOCK;
+		const uint8_t *quants = w + (type == GGTYPE_Q4_1 ? 4 : 2);
+		int32_t dot = 0;
+
+		for (uint32_t i = 0; i < CPU_QBLOCK; i++) {
+			if (type == GGTYPE_Q8_0)
+				dot += (int8_t)quants[i] * q[i];
+			else if (i < 16)
+				dot += (quants[i] & 15) * q[i];
+			else
+				dot += (quants[i - 16] >> 4) * q[i];
+		}
+		if (type == GGTYPE_Q4_0) dot -= 8 * x.isum[b];
+		sum += (double)half_load(w) * x.scale[b] * dot;
+		if (type == GGTYPE_Q4_1) sum += (double)half_load(w + 2) * x.ssum[b];
+		w += ggtype_info(type)->block_bytes;
+	}
+	return (float)sum;
+}
+
+static float ref_dot(const float *a, const float *b, uint32_t n)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) sum += (double)a[i] * b[i];
+	return (float)sum;
+}
+
+static void ref_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
+{
+	const struct kmat *w = p->o->w;
+	size_t row_bytes = ggtype_row_bytes(w->type, w->cols);
+
+	for (uint32_t r = row; r < row_end; r++) {
+		const uint8_t *data = (const uint8_t *)w->data + r * row_bytes;
+
+		if (!p->xq) {
+			int rc = kdequant_row(w->type, data, p->tile, w->cols);
+
+			CHECK(rc == ST_OK);
+		}
+		for (uint32_t i = 0; i < p->n; i++) {
+			float *out = p->o->out + (size_t)i * p->o->ld_out + r;
+			float v = p->xq ? ref_dot_quantized(w->type, data, cpu_xq_at(p->xq, w->cols, i), w->cols)
+					: ref_dot(p->tile, p->x + (size_t)i * p->ld_x, w->cols);
+
+			if (p->o->bias) v += p->o->bias[r];
+			*out = p->o->accumulate ? *out + v : v;
+		}
+	}
+}
+
+static void ref_rms_norm(float *out, const float *x, const float *w, uint32_t dim, float eps)
+{
+	double sum = 0;
+	float scale;
+
+	for (uint32_t i = 0; i < dim; i++) sum += (double)x[i] * x[i];
+	scale = (float)(1.0 / sqrt(sum / dim + (double)eps));
+	for (uint32_t i = 0; i < dim; i++) out[i] = x[i] * scale * w[i];
+}
+
+static void ref_silu_mul(float *out, const float *gate, const float *up, size_t len)
+{
+	for (size_t i = 0; i < len; i++) out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+static void ref_rope(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style)
+{
+	uint32_t half = rot_dim / 2;
+
+	for (uint32_t i = 0; i < half; i++) {
+		uint32_t first = style == KROPE_NEOX ? i : 2 * i;
+		uint32_t second = style == KROPE_NEOX ? i + half : 2 * i + 1;
+		float a = head[first], b = head[second], c = cos_sin[2 * i], s = cos_sin[2 * i + 1];
+
+		head[first] = a * c - b * s;
+		head[second] = a * s + b * c;
+	}
+}
+
+static void ref_kv_put(enum ggtype type, void *base, size_t at, float v)
+{
+	if (type == GGTYPE_F16)
+		((uint16_t *)base)[at] = half_from_f32(v);
+	else
+		((float *)base)[at] = v;
+}
+
+static float ref_kv_get(enum ggtype type, const void *base, size_t at)
+{
+	return type == GGTYPE_F16 ? half_to_f32(((const uint16_t *)base)[at]) : ((const float *)base)[at];
+}
+
+/* Index of dimension 0 of (block, kv head) in K and in V. */
+static size_t ref_kv_at(uint32_t block, uint32_t kv_head, uint32_t kv_heads, uint32_t head_dim)
+{
+	return ((size_t)block * kv_heads + kv_head) * KBLOCK_LEN * head_dim;
+}
+
+static void ref_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot, uint32_t kv_heads,
+			 uint32_t head_dim)
+{
+	uint32_t offset = slot % KBLOCK_LEN;
+
+	for (uint32_t h = 0; h < kv_heads; h++) {
+		size_t at = ref_kv_at(slot / KBLOCK_LEN, h, kv_heads, head_dim);
+
+		for (uint32_t i = 0; i < head_dim; i++) {
+			ref_kv_put(kv->type, kv->k, at + (size_t)i * KBLOCK_LEN + offset, k[h * head_dim + i]);
+			ref_kv_put(kv->type, kv->v, at + (size_t)offset * head_dim + i, v[h * head_dim + i]);
+		}
+	}
+}
+
+/* One query over all its positions, softmax in two passes. */
+static void ref_attention_one(const struct cpu_attention *a, const float *q, uint32_t n_positions, const uint32_t *blocks,
+			      uint32_t kv_head, float *out, double *acc)
+{
+	double max = -INFINITY, sum = 0;
+
+	for (int pass = 0; pass < 2; pass++) {
+		if (pass == 1) memset(acc, 0, a->head_dim * sizeof(*acc));
+		for (uint32_t pos = 0; pos < n_positions; pos++) {
+			size_t at = ref_kv_at(blocks[pos / KBLOCK_LEN], kv_head, a->kv_heads, a->head_dim);
+			uint32_t offset = pos % KBLOCK_LEN;
+			double score = 0, e;
+
+			for (uint32_t i = 0; i < a->head_dim; i++)
+				score += (double)q[i] * ref_kv_get(a->kv.type, a->kv.k, at + (size_t)i * KBLOCK_LEN + offset);
+			score *= a->scale;
+			if (pass == 0) {
+				if (!(score <= max)) max = score; /* lets a NaN through */
+				continue;
+			}
+			e = exp(score - max);
+			sum += e;
+			for (uint32_t i = 0; i < a->head_dim; i++)
+				acc[i] += e * ref_kv_get(a->kv.type, a->kv.v, at + (size_t)offset * a->head_dim + i);
+		}
+	}
+	for (uint32_t i = 0; i < a->head_dim; i++) out[i] = (float)(acc[i] / sum);
+}
+
+static void ref_attention(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head,
+			  uint32_t head_end, float *scratch)
+{
+	for (uint32_t t = token; t < token_end; t++) {
+		const uint32_t *blocks = a->b.block_tables + (size_t)a->b.seq_ix[t] * a->b.blocks_max;
+
+		for (uint32_t h = head; h < head_end; h++)
+			ref_attention_one(a, a->q + (size_t)t * a->ld_q + (size_t)h * a->head_dim, a->b.positions[t] + 1,
+					  blocks, h / (a->heads / a->kv_heads),
+					  a->out + ((size_t)t * a->heads + h) * a->head_dim, (double *)scratch);
+	}
+}
+
+static double ref_softmax_terms(float *p, const float *x, uint32_t n, float max, float inv_t)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		p[i] = expf((x[i] - max) * inv_t);
+		sum += p[i];
+	}
+	return sum;
+}
+
+const struct cpu_level cpu_level_ref = {
+	.ops = CPU_OPS("ref"),
+	.layout = CPU_LAYOUT_ROWS,
+	.quantize = ref_quantize,
+	.product = ref_product,
+	.rms_norm = ref_rms_norm,
+	.silu_mul = ref_silu_mul,
+	.rope = ref_rope,
+	.kv_store = ref_kv_store,
+	.attention = ref_attention,
+	.softmax_terms = ref_softmax_terms,
+};
