@@ -1,0 +1,44 @@
+/* boot.h - a child's first seconds: the boot message from the supervisor, the configuration and the status page.
+ *
+ * The children's mains call boot_receive() first. It also arranges that the child dies with the supervisor, and ignores
+ * SIGINT and SIGTERM: the terminal sends them to the whole group, but only the supervisor decides (it sends `drain`). */
+#ifndef SLUICE_BOOT_H
+#define SLUICE_BOOT_H
+
+#include "common/child.h"
+#include "proto/config.h"
+#include "proto/messages.h"
+#include "proto/page.h"
+
+#define BOOT_KEY_BYTES 32
+
+struct boot {
+	struct config config; /* owned */
+	uint32_t index;       /* frontend id or worker rank */
+	uint32_t incarnation;
+	uint64_t epoch;
+	uint8_t key[BOOT_KEY_BYTES];
+	char ipc_dir[109];
+	struct page *page;    /* mapped */
+};
+
+/* kind: "frontend", "executor", "worker": for the log name and for the text when somebody starts the program by hand. */
+int boot_receive(struct boot *b, const char *kind, struct errbuf *err) MUST_CHECK;
+void boot_release(struct boot *b);
+
+/* To the supervisor: serving; or: cannot start, a restart will not help, the text is for the user. */
+void boot_send_ready(void);
+void boot_send_failed(int exit_code, const char *text);
+
+/* Paths of the sockets. */
+void boot_requests_path(const struct boot *b, uint64_t epoch, char *out, size_t cap);
+void boot_frontend_path(const struct boot *b, uint32_t frontend, uint32_t incarnation, char *out, size_t cap);
+
+/* One packet of the control socket, not blocking. ST_AGAIN: none; ST_CLOSED: the supervisor is gone. Packets that are no message are
+ * skipped. m's views point into buf. */
+int boot_poll(struct msg *m, void *buf, size_t cap) MUST_CHECK;
+
+/* Largest control packet. */
+#define BOOT_PACKET_MAX (80 * 1024)
+
+#endif
