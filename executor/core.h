@@ -56,7 +56,8 @@ struct core_stats {
 	uint64_t blocks_total, blocks_used, blocks_cached, blocks_free;
 	uint64_t steps, preemptions, submits, submits_repeated, cancels, finished, refused, dropped_stale, replays;
 	uint64_t prompt_tokens, generation_tokens, prefix_queries, prefix_hits; /* in tokens */
-	uint64_t tokens_discarded; /* sampled after a stop that was seen a step late */
+	uint64_t tokens_discarded; /* sampled after a stop that was seen a step late, or after a cancel or a preemption */
+	uint64_t results_bad; /* a step failed, or its result does not have its rows: the edge has the workers restarted */
 };
 
 struct core *core_new(const struct core_config *cfg, const struct core_out *out);

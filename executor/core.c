@@ -1,0 +1,360 @@
+/* core.c - the executor's events, see core.h; and the life of a request between its states.
+ *
+ * An event only changes what is known; core_step() decides and sends. The other parts of the core are in admit.c (submits), sched.c
+ * (steps), route.c (frontends) and suspect.c (quarantine).
+ *
+ * Blocks and slots are given back at once, also while steps in flight use them: steps are carried out in order, each rank on its
+ * own memory, so a later step that gives the block or slot to somebody else runs after the last one that reads or writes
+ * it for its old owner. Only the prefix cache lets others read a block, and a block is published when the result of
+ * the step that filled it has come. Results find their request by the number of its stay in the slot. */
+#include "executor/core_impl.h"
+
+#include <stdio.h>
+
+struct core *core_new(const struct core_config *cfg, const struct core_out *out)
+{
+	struct core *c = mem_new(struct core);
+	uint32_t i;
+
+	CHECK(cfg->seqs_max > 0 && cfg->seqs_max <= LIMIT_SEQS && cfg->requests_max > 0);
+	CHECK(cfg->batched_tokens_max > 0 && cfg->batched_tokens_max <= LIMIT_BATCH && cfg->steps_in_flight_max > 0);
+	c->cfg = *cfg;
+	c->out = *out;
+	/* Every running request must be able to decode in each step. */
+	c->cfg.seqs_max = min_u32(cfg->seqs_max, cfg->batched_tokens_max);
+	if (!c->cfg.prefill_chunk_max) c->cfg.prefill_chunk_max = cfg->batched_tokens_max;
+	c->len_max = c->model_len_max = UINT32_MAX;
+	kvpool_init(&c->pool, 0, cfg->prefix_cache);
+	seqs_init(&c->seqs);
+	list_init(&c->lanes_open);
+	c->slots = mem_array(struct slot, c->cfg.seqs_max);
+	c->slots_free = mem_array(uint32_t, c->cfg.seqs_max);
+	c->order = mem_array(struct seq *, c->cfg.seqs_max);
+	c->recs = mem_array(struct step_rec, cfg->steps_in_flight_max);
+	for (i = 0; i < c->cfg.seqs_max; i++) c->slots_free[i] = c->cfg.seqs_max - 1 - i;
+	c->n_slots_free = c->cfg.seqs_max;
+	return c;
+}
+
+void core_free(struct core *c)
+{
+	uint32_t i;
+
+	if (!c) return;
+	for (i = 0; i < c->cfg.steps_in_flight_max; i++) free(c->recs[i].rows);
+	seqs_release(&c->seqs);
+	route_release(c);
+	sched_release(c);
+	kvpool_release(&c->pool);
+	free(c->groups);
+	free(c->recs);
+	free(c->order);
+	free(c->slots);
+	free(c->slots_free);
+	free(c);
+}
+
+struct step_rec *core_oldest_step(const struct core *c)
+{
+	return c->n_recs ? &c->recs[c->rec_first] : NULL;
+}
+
+struct seq *core_row_seq(const struct core *c, const struct step_row *row)
+{
+	const struct slot *slot = &c->slots[row->slot];
+
+	return slot->stay == row->stay ? slot->seq : NULL;
+}
+
+/* Last block first: the end of a chain is evicted before what it hangs on. */
+static void core_give_blocks(struct core *c, struct seq *s)
+{
+	while (s->n_blocks > 0) kvpool_unref(&c->pool, s->blocks[--s->n_blocks]);
+	s->n_sched = s->n_pending = s->n_published = 0;
+}
+
+void core_evict(struct core *c, struct seq *s)
+{
+	CHECK(s->state == SEQ_RUNNING && c->slots[s->slot].seq == s);
+	core_give_blocks(c, s);
+	c->slots[s->slot] = (struct slot){0};
+	c->slots_free[c->n_slots_free++] = s->slot;
+	vec32_push(&c->cols.removed, s->slot);
+}
+
+void core_requeue(struct core *c, struct seq *s)
+{
+	seq_move(&c->seqs, s, s->group ? SEQ_SUSPECT : SEQ_WAITING);
+}
+
+void core_finish(struct core *c, struct seq *s, enum finish finish)
+{
+	if (s->state == SEQ_RUNNING) core_evict(c, s);
+	suspect_clear(c, s);
+	s->finish = finish;
+	seq_move(&c->seqs, s, SEQ_DONE);
+	c->stats.finished++;
+	route_dirty(s);
+}
+
+void core_drop(struct core *c, struct seq *s)
+{
+	if (s->state == SEQ_RUNNING) core_evict(c, s);
+	suspect_clear(c, s);
+	list_remove(&s->lane->seqs, &s->lane_link);
+	if (list_is_linked(&s->dirty_link)) list_remove(&s->lane->dirty, &s->dirty_link);
+	seq_free(&c->seqs, s);
+}
+
+void core_refuse(struct core *c, struct seq *s, enum refusal reason, const char *text)
+{
+	route_refuse(c, s->lane, s->client_id, s->attempt, reason, text);
+	core_drop(c, s);
+}
+
+static void core_new_pool(struct core *c, uint32_t n_blocks)
+{
+	kvpool_release(&c->pool);
+	kvpool_init(&c->pool, n_blocks, c->cfg.prefix_cache);
+}
+
+/* Events. */
+
+void core_on_hello(struct core *c, const struct msg_hello *m, uint64_t now)
+{
+	route_hello(c, m);
+}
+
+void core_on_submit(struct core *c, const struct msg_submit *m, uint64_t now)
+{
+	admit_submit(c, m);
+}
+
+void core_on_cancel(struct core *c, const struct msg_cancel *m, uint64_t now)
+{
+	struct seq *s = seqs_find(&c->seqs, m->client_id);
+
+	if (!s) return; /* over already, or of an incarnation that is gone: nothing to remember */
+	c->stats.cancels++;
+	core_drop(c, s);
+}
+
+void core_on_frontend_gone(struct core *c, uint32_t frontend, uint32_t incarnation, uint64_t now)
+{
+	route_gone(c, frontend, incarnation);
+}
+
+void core_on_lane_ready(struct core *c, uint32_t frontend, uint64_t now)
+{
+	if (frontend < LIMIT_FRONTENDS && c->lanes[frontend]) c->lanes[frontend]->paused = false;
+}
+
+void core_drain(struct core *c)
+{
+	c->draining = true;
+}
+
+void core_on_workers_ready(struct core *c, uint32_t n_blocks, uint32_t model_len_max, uint64_t now)
+{
+	size_t state;
+
+	if (c->ready) core_on_workers_lost(c, now); /* they started anew, so what they held is gone */
+	model_len_max = min_u32(model_len_max, LIMIT_TOKENS);
+	if (c->model_len_max != model_len_max || c->pool.n_blocks != n_blocks) route_welcome_all(c);
+	core_new_pool(c, n_blocks);
+	c->model_len_max = model_len_max;
+	c->len_max = (uint32_t)min_u64(model_len_max, (uint64_t)n_blocks * KVPOOL_BLOCK);
+	c->ready = c->was_ready = true;
+	for (state = SEQ_WAITING; state < SEQ_DONE; state++) {
+		LIST_EACH(&c->seqs.in_state[state], it, nx) admit_recheck(c, CONTAINER_OF(it, struct seq, link));
+	}
+}
+
+void core_on_workers_lost(struct core *c, uint64_t now)
+{
+	struct list *running = &c->seqs.in_state[SEQ_RUNNING];
+	const struct step_rec *rec = core_oldest_step(c);
+	uint32_t i, n_blamed = 0;
+	struct seq **blamed;
+
+	blamed = mem_array(struct seq *, rec ? rec->n_rows : 0);
+	for (i = 0; rec && i < rec->n_rows; i++) {
+		struct seq *s = core_row_seq(c, &rec->rows[i]);
+
+		if (s) blamed[n_blamed++] = s;
+	}
+	while (running->len > 0) {
+		struct seq *s = CONTAINER_OF(list_first(running), struct seq, link);
+
+		core_evict(c, s);
+		core_requeue(c, s);
+		c->stats.replays++;
+	}
+	c->ready = false;
+	c->n_recs = 0;
+	c->cols.removed.n = 0; /* whoever comes next has no slots taken */
+	core_new_pool(c, c->pool.n_blocks);
+	suspect_on_loss(c, blamed, n_blamed);
+	free(blamed);
+}
+
+/* The blocks that are full and computed up to `end` can be found by others from now on. */
+static void core_publish(struct core *c, struct seq *s, uint32_t end)
+{
+	CHECK(end <= s->n_tokens);
+	for (; (s->n_published + 1) * KVPOOL_BLOCK <= end; s->n_published++)
+		s->chain = kvpool_publish(&c->pool, s->blocks[s->n_published], s->chain,
+					  s->tokens + (size_t)s->n_published * KVPOOL_BLOCK);
+}
+
+static void core_on_token(struct core *c, struct seq *s, const struct msg_step_result *m, uint32_t row, uint32_t top_at)
+{
+	uint32_t token = col_u32(m->tokens, row);
+	enum finish finish;
+	char text[128];
+
+	if (token == UINT32_MAX) {
+		snprintf(text, sizeof(text), "The model gave no usable logits for this request after %u output tokens.",
+			 seq_n_output(s));
+		core_refuse(c, s, REFUSAL_NUMERIC, text);
+		return;
+	}
+	s->n_pending--;
+	seq_append(s, token);
+	seq_append_top(s, col_u32(m->ranks, row), col_u32(m->n_top, row), m->top_ids, m->top_logprobs, top_at);
+	c->stats.generation_tokens++;
+	suspect_clear(c, s);
+	route_dirty(s);
+	finish = seq_finish(s, c->len_max);
+	if (finish != FINISH_NONE) core_finish(c, s, finish);
+}
+
+/* The result has the rows of the step: shapes and slots. */
+static bool core_is_result_of(const struct msg_step_result *m, const struct step_rec *rec)
+{
+	uint64_t n_top = 0;
+	uint32_t i, row = 0;
+
+	if (m->status || m->slots.n != rec->n_samples || m->tokens.n != rec->n_samples || m->n_top.n != rec->n_samples ||
+	    m->ranks.n != rec->n_samples)
+		return false;
+	for (i = 0; i < rec->n_rows; i++) {
+		if (!rec->rows[i].sample) continue;
+		if (col_u32(m->slots, row) != rec->rows[i].slot || col_u32(m->n_top, row) > LIMIT_TOP_LOGPROBS + 1) return false;
+		n_top += col_u32(m->n_top, row++);
+	}
+	return n_top == m->top_ids.n && n_top == m->top_logprobs.n;
+}
+
+void core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now)
+{
+	const struct step_rec *rec = core_oldest_step(c);
+	uint32_t i, row = 0, top_at = 0;
+
+	if (m->epoch != c->cfg.epoch || !rec || m->number < rec->number) {
+		c->stats.dropped_stale++;
+		return;
+	}
+	if (m->number > rec->number || !core_is_result_of(m, rec)) {
+		c->stats.results_bad++;
+		return;
+	}
+	for (i = 0; i < rec->n_rows; i++) {
+		struct seq *s = core_row_seq(c, &rec->rows[i]);
+
+		if (s) core_publish(c, s, rec->rows[i].end);
+		if (!rec->rows[i].sample) continue;
+		if (s)
+			core_on_token(c, s, m, row, top_at);
+		else
+			c->stats.tokens_discarded++;
+		top_at += col_u32(m->n_top, row++);
+	}
+	c->rec_first = (c->rec_first + 1) % c->cfg.steps_in_flight_max;
+	c->n_recs--;
+}
+
+/* Decisions. */
+
+void core_step(struct core *c, uint64_t now)
+{
+	/* Steps first: the workers wait for nobody who reads. */
+	while (c->ready && c->n_recs < (suspect_trial(c) ? 1 : c->cfg.steps_in_flight_max) && sched_step(c)) {
+	}
+	route_step(c, now);
+}
+
+uint64_t core_deadline(const struct core *c)
+{
+	return route_deadline(c);
+}
+
+bool core_is_idle(const struct core *c)
+{
+	return seqs_len(&c->seqs) == 0 && c->n_recs == 0 && !route_has_refusals(c);
+}
+
+void core_stats(const struct core *c, struct core_stats *out)
+{
+	*out = c->stats;
+	out->n_running = c->seqs.in_state[SEQ_RUNNING].len;
+	out->n_waiting = c->seqs.in_state[SEQ_WAITING].len;
+	out->n_suspects = c->seqs.in_state[SEQ_SUSPECT].len;
+	out->blocks_total = c->pool.n_blocks;
+	out->blocks_used = c->pool.n_used;
+	out->blocks_cached = c->pool.n_cached;
+	out->blocks_free = c->pool.n_free;
+}
+
+static void core_check_blocks(const struct core *c)
+{
+	uint32_t *refs = mem_array(uint32_t, c->pool.n_blocks);
+	uint32_t i;
+
+	LIST_EACH(&c->seqs.in_state[SEQ_RUNNING], it, nx) {
+		const struct seq *s = CONTAINER_OF(it, struct seq, link);
+
+		for (i = 0; i < s->n_blocks; i++) {
+			CHECK(s->blocks[i] < c->pool.n_blocks);
+			refs[s->blocks[i]]++;
+		}
+	}
+	for (i = 0; i < c->pool.n_blocks; i++) CHECK(refs[i] == c->pool.blocks[i].refs);
+	free(refs);
+}
+
+static void core_check_slots(const struct core *c)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < c->cfg.seqs_max; i++) {
+		const struct seq *s = c->slots[i].seq;
+
+		if (!s) continue;
+		CHECK(s->state == SEQ_RUNNING && s->slot == i && c->slots[i].stay > 0);
+		n++;
+	}
+	CHECK(n == c->seqs.in_state[SEQ_RUNNING].len && n + c->n_slots_free == c->cfg.seqs_max);
+	for (i = 0; i < c->n_slots_free; i++) CHECK(!c->slots[c->slots_free[i]].seq);
+}
+
+void core_check(const struct core *c)
+{
+	uint64_t n_pending = 0, n_samples = 0;
+	uint32_t i, k;
+
+	kvpool_check(&c->pool);
+	seqs_check(&c->seqs);
+	core_check_blocks(c);
+	core_check_slots(c);
+	route_check(c);
+	suspect_check(c);
+	CHECK(seqs_len(&c->seqs) <= c->cfg.requests_max && c->n_recs <= c->cfg.steps_in_flight_max);
+	LIST_EACH(&c->seqs.in_state[SEQ_RUNNING], it, nx) n_pending += CONTAINER_OF(it, struct seq, link)->n_pending;
+	for (i = 0; i < c->n_recs; i++) {
+		const struct step_rec *rec = &c->recs[(c->rec_first + i) % c->cfg.steps_in_flight_max];
+
+		for (k = 0; k < rec->n_rows; k++) n_samples += rec->rows[k].sample && core_row_seq(c, &rec->rows[k]);
+	}
+	CHECK(n_pending == n_samples);
+}

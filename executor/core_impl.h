@@ -1,0 +1,212 @@
+/* core_impl.h - what the files of the executor's core share: core.c (events, the step results), admit.c (submits), sched.c
+ * (what runs in the next step), route.c (what goes to the frontends), suspect.c (quarantine). Nobody else includes it. */
+#ifndef SLUICE_CORE_IMPL_H
+#define SLUICE_CORE_IMPL_H
+
+#include "common/list.h"
+#include "common/mem.h"
+#include "executor/core.h"
+#include "executor/kvpool.h"
+#include "executor/seq.h"
+#include "proto/ids.h"
+#include "proto/messages.h"
+
+/* Growing arrays that are emptied and filled again each step. */
+struct vec32 {
+	uint32_t *v;
+	size_t n, cap;
+};
+
+struct vec64 {
+	uint64_t *v;
+	size_t n, cap;
+};
+
+static inline void vec32_push(struct vec32 *a, uint32_t x)
+{
+	mem_reserve(a->v, a->cap, a->n + 1);
+	a->v[a->n++] = x;
+}
+
+static inline void vec32_append(struct vec32 *a, const uint32_t *v, size_t n)
+{
+	mem_reserve(a->v, a->cap, a->n + n);
+	if (n) memcpy(a->v + a->n, v, n * sizeof(*v));
+	a->n += n;
+}
+
+static inline void vec32_push_f32(struct vec32 *a, float x)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	vec32_push(a, bits);
+}
+
+static inline struct view vec32_view(const struct vec32 *a)
+{
+	return view_of(a->v, a->n);
+}
+
+static inline void vec64_push(struct vec64 *a, uint64_t x)
+{
+	mem_reserve(a->v, a->cap, a->n + 1);
+	a->v[a->n++] = x;
+}
+
+static inline struct view vec64_view(const struct vec64 *a)
+{
+	return view_of(a->v, a->n);
+}
+
+/* The columns of one step. `removed` is filled all the time and emptied when a step takes it along. */
+struct sched_cols {
+	struct vec32 removed, added, added_n_tokens, added_tokens, added_n_prompt, added_n_output_min, added_n_stop,
+		added_stop_ids, added_temperature, added_top_p, added_top_k, added_min_p, added_choice, added_n_logprobs,
+		grown, grown_n, grown_blocks, run, run_start, run_n, run_sample;
+	struct vec64 added_seed;
+};
+
+/* Who sits in a slot. Each stay has its own number: a step in flight remembers the stay, so a slot that was given on
+ * meanwhile is not mistaken for the one that ran. */
+struct slot {
+	struct seq *seq;
+	uint64_t stay;
+};
+
+/* A step in flight. */
+struct step_row {
+	uint64_t stay;
+	uint32_t slot;
+	uint32_t end; /* the KV cache holds [0, end) when the step has ended */
+	bool sample;
+};
+
+struct step_rec {
+	uint64_t number;
+	struct step_row *rows;
+	uint32_t n_rows, n_samples;
+	size_t cap;
+};
+
+#define LANE_REFUSALS_MAX 1024 /* unsent ones; more are dropped: the frontend asks again and is refused then */
+
+struct lane_refusal {
+	uint64_t client_id;
+	uint32_t attempt;
+	enum refusal reason;
+	char text[256];
+};
+
+/* A frontend. Stays when it is closed, to know old incarnations. */
+struct lane {
+	struct list_link link; /* core.lanes_open, while open */
+	uint32_t frontend, incarnation;
+	bool gone;        /* this incarnation was reaped: it does not come back */
+	bool paused;      /* high-water mark: nothing is sent and its requests do not run */
+	bool welcome_due;
+	uint64_t sync_at, sync_number;
+	struct list seqs, dirty;
+	struct seqheap waiting;
+	struct lane_refusal *refusals;
+	size_t n_refusals, refusals_cap;
+};
+
+struct suspect_group {
+	uint32_t id, n;
+};
+
+/* One results message while it is built, and what it means for the requests once it was taken. */
+struct route_row {
+	struct seq *seq;
+	uint32_t n;
+	bool ends;
+};
+
+struct route_cols {
+	struct vec64 client_ids;
+	struct vec32 attempts, positions, n_tokens, finishes, n_cached, tokens, n_top, ranks, top_ids, top_lps;
+	struct route_row *rows;
+	size_t n_rows, rows_cap;
+};
+
+struct core {
+	struct core_config cfg;
+	struct core_out out;
+	bool ready;      /* the workers are there */
+	bool was_ready;  /* once; from then on model_len_max and the pool's size are known */
+	bool draining;
+	uint32_t model_len_max;
+	uint32_t len_max; /* tokens of a request at most: of the model and of the pool; UINT32_MAX before the first ready */
+	struct kvpool pool;
+	struct seqs seqs;
+	uint64_t arrivals;
+
+	struct slot *slots;    /* seqs_max */
+	uint32_t *slots_free;  /* a stack */
+	uint32_t n_slots_free;
+	uint64_t stays;
+
+	struct step_rec *recs; /* ring of steps_in_flight_max */
+	uint32_t rec_first, n_recs;
+	uint64_t step_number;
+	struct sched_cols cols;
+	struct seq **order; /* scratch of seqs_max */
+
+	struct lane *lanes[LIMIT_FRONTENDS];
+	struct list lanes_open;
+	struct route_cols route;
+
+	struct suspect_group *groups; /* a stack; the top one is on trial */
+	uint32_t n_groups, group_last;
+	size_t groups_cap;
+
+	struct core_stats stats;
+};
+
+/* core.c */
+/* Takes a running request away from the workers; the caller moves it to another state. */
+void core_evict(struct core *c, struct seq *s);
+/* Back to the queue it waits in. */
+void core_requeue(struct core *c, struct seq *s);
+/* Ends a request: what is left to send goes out, then it is forgotten. */
+void core_finish(struct core *c, struct seq *s, enum finish finish);
+/* Forgets a request at once. */
+void core_drop(struct core *c, struct seq *s);
+/* Forgets it and tells the frontend why. */
+void core_refuse(struct core *c, struct seq *s, enum refusal reason, const char *text);
+struct step_rec *core_oldest_step(const struct core *c);
+/* The request of a row, or NULL when it has left the slot. */
+struct seq *core_row_seq(const struct core *c, const struct step_row *row);
+
+/* admit.c */
+void admit_submit(struct core *c, const struct msg_submit *m);
+/* Ends or refuses a request that cannot go on with the sizes that hold now. True when it is over. */
+bool admit_recheck(struct core *c, struct seq *s);
+
+/* sched.c */
+/* Sends one step when there is something to run. */
+bool sched_step(struct core *c);
+void sched_release(struct core *c);
+
+/* route.c */
+struct lane *route_lane(const struct core *c, uint64_t client_id); /* NULL: unknown, gone or another incarnation */
+void route_hello(struct core *c, const struct msg_hello *m);
+void route_gone(struct core *c, uint32_t frontend, uint32_t incarnation);
+void route_welcome_all(struct core *c); /* the sizes have changed */
+void route_dirty(struct seq *s);
+void route_refuse(struct core *c, struct lane *l, uint64_t client_id, uint32_t attempt, enum refusal reason, const char *text);
+void route_step(struct core *c, uint64_t now);
+uint64_t route_deadline(const struct core *c);
+bool route_has_refusals(const struct core *c);
+void route_release(struct core *c);
+void route_check(const struct core *c);
+
+/* suspect.c */
+uint32_t suspect_trial(const struct core *c); /* the group that may run alone; 0: everybody may run */
+void suspect_clear(struct core *c, struct seq *s);
+/* The workers are lost, nothing runs any more: blamed are the n requests of the oldest unanswered step. */
+void suspect_on_loss(struct core *c, struct seq **blamed, uint32_t n);
+void suspect_check(const struct core *c);
+
+#endif

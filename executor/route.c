@@ -1,0 +1,344 @@
+/* route.c - the frontends as the core sees them: lanes, and what is sent on them.
+ *
+ * A lane is found by client_id >> 48 and serves one incarnation; anything of another one is dropped and counted. What a lane
+ * has to hear (welcome, refusals, results, sync) is built from the requests when it is sent, and only what the lane took
+ * changes them: ST_AGAIN costs nothing and pauses this lane, ST_CLOSED forgets it.
+ *
+ * Only lanes with something to say cost anything: requests with unsent rows are on their lane's dirty list. */
+#include "executor/core_impl.h"
+
+#include <stdio.h>
+
+/* One results message. More than that (a resend of a long answer, thousands of accepted rows) goes into the next message. */
+#define ROUTE_TOKENS_MAX 65536 /* with 21 log-probabilities each 12 MB: half of LIMIT_MESSAGE_BYTES */
+
+/* Is incarnation a newer than b? They count modulo 256. */
+static bool route_is_newer(uint32_t a, uint32_t b)
+{
+	return (int8_t)(uint8_t)(a - b) > 0;
+}
+
+static bool route_is_open(const struct lane *l)
+{
+	return list_is_linked(&l->link);
+}
+
+struct lane *route_lane(const struct core *c, uint64_t client_id)
+{
+	uint32_t frontend = client_id_frontend(client_id);
+	struct lane *l = frontend < LIMIT_FRONTENDS ? c->lanes[frontend] : NULL;
+
+	return l && route_is_open(l) && l->incarnation == client_id_incarnation(client_id) ? l : NULL;
+}
+
+static void route_close(struct core *c, struct lane *l)
+{
+	while (l->seqs.len > 0) {
+		core_drop(c, CONTAINER_OF(list_first(&l->seqs), struct seq, lane_link));
+		c->stats.cancels++;
+	}
+	if (route_is_open(l)) list_remove(&c->lanes_open, &l->link);
+	l->n_refusals = 0;
+}
+
+static struct lane *route_make_lane(struct core *c, uint32_t frontend, uint32_t incarnation)
+{
+	struct lane *l = c->lanes[frontend];
+
+	if (l) return l;
+	l = c->lanes[frontend] = mem_new(struct lane);
+	l->frontend = frontend;
+	l->incarnation = incarnation;
+	list_init(&l->seqs);
+	list_init(&l->dirty);
+	return l;
+}
+
+void route_hello(struct core *c, const struct msg_hello *m)
+{
+	struct lane *l;
+
+	if (m->epoch != c->cfg.epoch || m->version != PROTO_VERSION || m->frontend >= LIMIT_FRONTENDS) {
+		c->stats.dropped_stale++;
+		return;
+	}
+	l = route_make_lane(c, m->frontend, m->incarnation);
+	if (l->incarnation != m->incarnation ? !route_is_newer(m->incarnation, l->incarnation) : l->gone) {
+		c->stats.dropped_stale++;
+		return;
+	}
+	if (l->incarnation != m->incarnation) {
+		route_close(c, l);
+		l->incarnation = m->incarnation;
+		l->gone = false;
+		l->sync_number = 0;
+	}
+	if (!route_is_open(l)) list_push_back(&c->lanes_open, &l->link);
+	l->paused = false;
+	l->welcome_due = true;
+	l->sync_at = UINT64_MAX;
+}
+
+void route_gone(struct core *c, uint32_t frontend, uint32_t incarnation)
+{
+	struct lane *l;
+
+	if (frontend >= LIMIT_FRONTENDS) return;
+	l = route_make_lane(c, frontend, incarnation);
+	if (route_is_newer(l->incarnation, incarnation)) return;
+	route_close(c, l);
+	l->incarnation = incarnation;
+	l->gone = true;
+}
+
+void route_welcome_all(struct core *c)
+{
+	LIST_EACH(&c->lanes_open, it, nx) CONTAINER_OF(it, struct lane, link)->welcome_due = true;
+}
+
+void route_dirty(struct seq *s)
+{
+	if (!list_is_linked(&s->dirty_link)) list_push_back(&s->lane->dirty, &s->dirty_link);
+}
+
+void route_refuse(struct core *c, struct lane *l, uint64_t client_id, uint32_t attempt, enum refusal reason, const char *text)
+{
+	struct lane_refusal *r;
+
+	if (l->n_refusals >= LANE_REFUSALS_MAX) return;
+	c->stats.refused++;
+	mem_reserve(l->refusals, l->refusals_cap, l->n_refusals + 1);
+	r = &l->refusals[l->n_refusals++];
+	*r = (struct lane_refusal){.client_id = client_id, .attempt = attempt, .reason = reason};
+	snprintf(r->text, sizeof(r->text), "%s", text);
+}
+
+/* False: nothing more can be sent on this lane now. */
+static bool route_send(struct core *c, struct lane *l, const struct msg *m)
+{
+	int rc = c->out.send(c->out.ctx, l->frontend, l->incarnation, m);
+
+	if (rc == ST_OK) return true;
+	if (rc == ST_AGAIN)
+		l->paused = true;
+	else
+		route_close(c, l);
+	return false;
+}
+
+static bool route_send_welcome(struct core *c, struct lane *l)
+{
+	struct msg m = {.type = MSG_welcome,
+			.welcome = {.version = PROTO_VERSION,
+				    .epoch = c->cfg.epoch,
+				    .model_len_max = c->model_len_max,
+				    .n_blocks = c->pool.n_blocks}};
+
+	if (!l->welcome_due || !c->was_ready) return true;
+	if (!route_send(c, l, &m)) return false;
+	l->welcome_due = false;
+	l->sync_at = 0;
+	return true;
+}
+
+static bool route_send_refusals(struct core *c, struct lane *l)
+{
+	size_t i;
+	bool ok = true;
+
+	for (i = 0; i < l->n_refusals; i++) {
+		const struct lane_refusal *r = &l->refusals[i];
+		struct msg m = {.type = MSG_refused,
+				.refused = {.epoch = c->cfg.epoch,
+					    .client_id = r->client_id,
+					    .attempt = r->attempt,
+					    .reason = r->reason,
+					    .text = view_text(r->text)}};
+
+		ok = route_send(c, l, &m);
+		if (!ok) break;
+	}
+	if (l->n_refusals) { /* not closed meanwhile */
+		l->n_refusals -= i;
+		memmove(l->refusals, l->refusals + i, l->n_refusals * sizeof(*l->refusals));
+	}
+	return ok;
+}
+
+static void route_reset(struct route_cols *o)
+{
+	o->client_ids.n = o->attempts.n = o->positions.n = o->n_tokens.n = o->finishes.n = o->n_cached.n = 0;
+	o->tokens.n = o->n_top.n = o->ranks.n = o->top_ids.n = o->top_lps.n = 0;
+	o->n_rows = 0;
+}
+
+/* The row of a request, with as many tokens as fit. */
+static void route_add_row(struct route_cols *o, struct seq *s)
+{
+	uint32_t n = (uint32_t)min_size(seq_n_output(s) - s->n_sent, ROUTE_TOKENS_MAX - o->tokens.n);
+	bool ends = s->finish != FINISH_NONE && s->n_sent + n == seq_n_output(s);
+	uint32_t i, n_top, rank, at;
+
+	vec64_push(&o->client_ids, s->client_id);
+	vec32_push(&o->attempts, s->attempt);
+	vec32_push(&o->positions, s->n_sent);
+	vec32_push(&o->n_tokens, n);
+	vec32_push(&o->finishes, ends ? s->finish : FINISH_NONE);
+	vec32_push(&o->n_cached, s->n_cached);
+	vec32_append(&o->tokens, s->tokens + s->n_prompt + s->n_sent, n);
+	for (i = 0; i < n; i++) {
+		n_top = seq_top(s, s->n_sent + i, &rank, &at);
+		vec32_push(&o->n_top, n_top);
+		vec32_push(&o->ranks, rank);
+		if (!n_top) continue;
+		vec32_append(&o->top_ids, s->logprobs->top_ids + at, n_top);
+		vec32_append(&o->top_lps, s->logprobs->top_lps + at, n_top);
+	}
+	mem_reserve(o->rows, o->rows_cap, o->n_rows + 1);
+	o->rows[o->n_rows++] = (struct route_row){s, n, ends};
+}
+
+/* The lane took the message. */
+static void route_commit(struct core *c, struct lane *l)
+{
+	size_t i;
+
+	for (i = 0; i < c->route.n_rows; i++) {
+		const struct route_row *r = &c->route.rows[i];
+		struct seq *s = r->seq;
+
+		s->n_sent += r->n;
+		s->accept_due = false;
+		if (r->ends)
+			core_drop(c, s);
+		else if (s->n_sent == seq_n_output(s))
+			list_remove(&l->dirty, &s->dirty_link);
+	}
+}
+
+static bool route_send_results(struct core *c, struct lane *l)
+{
+	struct route_cols *o = &c->route;
+
+	while (l->dirty.len > 0) {
+		struct msg m = {.type = MSG_results};
+
+		route_reset(o);
+		LIST_EACH(&l->dirty, it, nx) {
+			if (o->n_rows == LIMIT_SEQS || o->tokens.n == ROUTE_TOKENS_MAX) break;
+			route_add_row(o, CONTAINER_OF(it, struct seq, dirty_link));
+		}
+		m.results = (struct msg_results){
+			.epoch = c->cfg.epoch,
+			.client_ids = vec64_view(&o->client_ids),
+			.attempts = vec32_view(&o->attempts),
+			.positions = vec32_view(&o->positions),
+			.n_tokens = vec32_view(&o->n_tokens),
+			.finishes = vec32_view(&o->finishes),
+			.n_cached = vec32_view(&o->n_cached),
+			.tokens = vec32_view(&o->tokens),
+			.n_top = vec32_view(&o->n_top),
+			.ranks = vec32_view(&o->ranks),
+			.top_ids = vec32_view(&o->top_ids),
+			.top_logprobs = vec32_view(&o->top_lps),
+		};
+		if (!route_send(c, l, &m)) return false;
+		route_commit(c, l);
+	}
+	return true;
+}
+
+static bool route_send_sync(struct core *c, struct lane *l, uint64_t now)
+{
+	struct route_cols *o = &c->route;
+	struct msg m = {.type = MSG_sync};
+
+	if (now < l->sync_at) return true;
+	route_reset(o);
+	LIST_EACH(&l->seqs, it, nx) {
+		const struct seq *s = CONTAINER_OF(it, struct seq, lane_link);
+
+		vec64_push(&o->client_ids, s->client_id);
+		vec32_push(&o->attempts, s->attempt);
+		vec32_push(&o->positions, s->n_sent);
+	}
+	m.sync = (struct msg_sync){.epoch = c->cfg.epoch,
+				   .number = l->sync_number + 1,
+				   .client_ids = vec64_view(&o->client_ids),
+				   .attempts = vec32_view(&o->attempts),
+				   .positions = vec32_view(&o->positions)};
+	if (!route_send(c, l, &m)) return false;
+	l->sync_number++;
+	l->sync_at = now + c->cfg.sync_interval_ns;
+	return true;
+}
+
+void route_step(struct core *c, uint64_t now)
+{
+	LIST_EACH(&c->lanes_open, it, nx) {
+		struct lane *l = CONTAINER_OF(it, struct lane, link);
+
+		if (!l->paused && route_send_welcome(c, l) && route_send_refusals(c, l) && route_send_results(c, l))
+			(void)route_send_sync(c, l, now);
+	}
+}
+
+uint64_t route_deadline(const struct core *c)
+{
+	uint64_t at = UINT64_MAX;
+
+	LIST_EACH(&c->lanes_open, it, nx) {
+		const struct lane *l = CONTAINER_OF(it, struct lane, link);
+
+		if (!l->paused) at = min_u64(at, l->sync_at);
+	}
+	return at;
+}
+
+bool route_has_refusals(const struct core *c)
+{
+	LIST_EACH(&c->lanes_open, it, nx)
+		if (CONTAINER_OF(it, struct lane, link)->n_refusals) return true;
+	return false;
+}
+
+void route_release(struct core *c)
+{
+	struct route_cols *o = &c->route;
+	struct vec32 *v[] = {&o->attempts, &o->positions, &o->n_tokens, &o->finishes, &o->n_cached,
+			     &o->tokens, &o->n_top, &o->ranks, &o->top_ids, &o->top_lps};
+	size_t i;
+
+	for (i = 0; i < LIMIT_FRONTENDS; i++) {
+		if (!c->lanes[i]) continue;
+		seqheap_release(&c->lanes[i]->waiting);
+		free(c->lanes[i]->refusals);
+		free(c->lanes[i]);
+	}
+	for (i = 0; i < ARRAY_LEN(v); i++) free(v[i]->v);
+	free(o->client_ids.v);
+	free(o->rows);
+}
+
+void route_check(const struct core *c)
+{
+	size_t i, n_seqs = 0, n_waiting = 0;
+
+	for (i = 0; i < LIMIT_FRONTENDS; i++) {
+		const struct lane *l = c->lanes[i];
+
+		if (!l) continue;
+		CHECK(l->frontend == i && (route_is_open(l) || (l->seqs.len == 0 && l->n_refusals == 0)));
+		CHECK(!(l->gone && route_is_open(l)) && l->n_refusals <= LANE_REFUSALS_MAX);
+		n_seqs += l->seqs.len;
+		n_waiting += l->waiting.n;
+		LIST_EACH(&l->seqs, it, nx) {
+			const struct seq *s = CONTAINER_OF(it, struct seq, lane_link);
+			bool dirty = s->accept_due || s->n_sent < seq_n_output(s) || s->finish != FINISH_NONE;
+
+			CHECK(s->lane == l && route_lane(c, s->client_id) == l);
+			CHECK(dirty == list_is_linked(&s->dirty_link));
+		}
+	}
+	CHECK(n_seqs == seqs_len(&c->seqs) && n_waiting == c->seqs.in_state[SEQ_WAITING].len);
+}

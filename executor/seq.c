@@ -1,0 +1,288 @@
+/* seq.c - see seq.h. */
+#include "executor/seq.h"
+
+#include "common/mem.h"
+
+bool seq_before(const struct seq *a, const struct seq *b)
+{
+	return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+}
+
+/* The heap of waiting requests. */
+
+static void seqheap_put(struct seqheap *h, uint32_t ix, struct seq *s)
+{
+	h->v[ix] = s;
+	s->heap_ix = ix;
+}
+
+static void seqheap_up(struct seqheap *h, uint32_t ix)
+{
+	struct seq *s = h->v[ix];
+
+	while (ix > 0 && seq_before(s, h->v[(ix - 1) / 2])) {
+		seqheap_put(h, ix, h->v[(ix - 1) / 2]);
+		ix = (ix - 1) / 2;
+	}
+	seqheap_put(h, ix, s);
+}
+
+static void seqheap_down(struct seqheap *h, uint32_t ix)
+{
+	struct seq *s = h->v[ix];
+	uint32_t child;
+
+	for (; (child = 2 * ix + 1) < h->n; ix = child) {
+		if (child + 1 < h->n && seq_before(h->v[child + 1], h->v[child])) child++;
+		if (!seq_before(h->v[child], s)) break;
+		seqheap_put(h, ix, h->v[child]);
+	}
+	seqheap_put(h, ix, s);
+}
+
+static void seqheap_push(struct seqheap *h, struct seq *s)
+{
+	mem_reserve(h->v, h->cap, (size_t)h->n + 1);
+	h->v[h->n++] = s;
+	seqheap_up(h, h->n - 1);
+}
+
+static void seqheap_remove(struct seqheap *h, struct seq *s)
+{
+	uint32_t ix = s->heap_ix;
+	struct seq *last;
+
+	CHECK(ix < h->n && h->v[ix] == s);
+	last = h->v[--h->n];
+	if (last == s) return;
+	seqheap_put(h, ix, last);
+	seqheap_up(h, ix);
+	seqheap_down(h, last->heap_ix);
+}
+
+struct seq *seqheap_first(const struct seqheap *h)
+{
+	return h->n ? h->v[0] : NULL;
+}
+
+void seqheap_release(struct seqheap *h)
+{
+	free(h->v);
+	*h = (struct seqheap){0};
+}
+
+/* The table. */
+
+void seqs_init(struct seqs *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < SEQ_STATES; i++) list_init(&t->in_state[i]);
+	map_init(&t->by_id);
+}
+
+static void seq_free_memory(struct seq *s)
+{
+	if (s->logprobs) {
+		free(s->logprobs->ranks);
+		free(s->logprobs->ends);
+		free(s->logprobs->top_ids);
+		free(s->logprobs->top_lps);
+		free(s->logprobs);
+	}
+	free(s->tokens);
+	free(s->stop_ids);
+	free(s->blocks);
+	free(s);
+}
+
+void seqs_release(struct seqs *t)
+{
+	MAP_EACH(&t->by_id, e) seq_free_memory(e->value);
+	map_release(&t->by_id);
+	seqs_init(t);
+}
+
+uint32_t seqs_len(const struct seqs *t)
+{
+	return (uint32_t)t->by_id.len;
+}
+
+struct seq *seqs_find(const struct seqs *t, uint64_t client_id)
+{
+	return map_get(&t->by_id, client_id);
+}
+
+/* Running and suspect requests are kept in order; a new one mostly belongs to the end. */
+static void seq_link(struct seqs *t, struct seq *s)
+{
+	struct list *l = &t->in_state[s->state];
+	struct list_link *at = &l->head;
+
+	if (s->state == SEQ_WAITING) seqheap_push(s->heap, s);
+	if (s->state == SEQ_RUNNING || s->state == SEQ_SUSPECT) {
+		while (at->prev != &l->head && seq_before(s, CONTAINER_OF(at->prev, struct seq, link))) at = at->prev;
+	}
+	list_insert_before(l, at, &s->link);
+}
+
+static void seq_unlink(struct seqs *t, struct seq *s)
+{
+	if (s->state == SEQ_WAITING) seqheap_remove(s->heap, s);
+	list_remove(&t->in_state[s->state], &s->link);
+}
+
+struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct seqheap *heap, uint64_t arrival)
+{
+	struct seq *s = mem_new(struct seq);
+
+	CHECK(!seqs_find(t, m->client_id));
+	s->lane = lane;
+	s->heap = heap;
+	s->client_id = m->client_id;
+	s->attempt = m->attempt;
+	s->priority = m->priority;
+	s->arrival = arrival;
+	s->tokens = mem_dup(m->tokens.data, m->tokens.n, sizeof(uint32_t));
+	s->n_tokens = s->tokens_cap = m->tokens.n;
+	s->n_prompt = m->n_prompt;
+	s->n_output_max = m->n_output_max;
+	s->n_output_min = m->n_output_min;
+	s->stop_ids = mem_dup(m->stop_ids.data, m->stop_ids.n, sizeof(uint32_t));
+	s->n_stop_ids = m->stop_ids.n;
+	s->temperature = m->temperature;
+	s->top_p = m->top_p;
+	s->top_k = m->top_k;
+	s->min_p = m->min_p;
+	s->seed = m->seed;
+	s->choice = m->choice;
+	s->n_logprobs = m->n_logprobs;
+	s->root = kvpool_root(m->cache_salt.data, m->cache_salt.n);
+	if (s->n_logprobs > 0) {
+		s->logprobs = mem_new(struct seq_logprobs);
+		s->logprobs->base = seq_n_output(s);
+	}
+	s->n_sent = seq_n_output(s);
+	s->accept_due = true;
+	s->state = SEQ_WAITING;
+	map_put(&t->by_id, s->client_id, s);
+	seq_link(t, s);
+	return s;
+}
+
+void seq_free(struct seqs *t, struct seq *s)
+{
+	CHECK(!list_is_linked(&s->lane_link) && !list_is_linked(&s->dirty_link) && s->n_blocks == 0);
+	seq_unlink(t, s);
+	map_remove(&t->by_id, s->client_id);
+	seq_free_memory(s);
+}
+
+bool seq_may_move(enum seq_state from, enum seq_state to)
+{
+	static const uint8_t may[SEQ_STATES] = {
+		[SEQ_WAITING] = 1 << SEQ_RUNNING | 1 << SEQ_SUSPECT | 1 << SEQ_DONE,
+		[SEQ_SUSPECT] = 1 << SEQ_RUNNING | 1 << SEQ_DONE,
+		[SEQ_RUNNING] = 1 << SEQ_WAITING | 1 << SEQ_SUSPECT | 1 << SEQ_DONE,
+	};
+
+	return may[from] >> to & 1;
+}
+
+void seq_move(struct seqs *t, struct seq *s, enum seq_state to)
+{
+	CHECK(seq_may_move(s->state, to));
+	seq_unlink(t, s);
+	s->state = to;
+	seq_link(t, s);
+}
+
+/* Tokens. */
+
+void seq_append(struct seq *s, uint32_t token)
+{
+	mem_reserve(s->tokens, s->tokens_cap, (size_t)s->n_tokens + 1);
+	s->tokens[s->n_tokens++] = token;
+}
+
+void seq_append_top(struct seq *s, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at)
+{
+	struct seq_logprobs *l = s->logprobs;
+	uint32_t i, end;
+
+	if (!l) return;
+	end = l->n ? l->ends[l->n - 1] : 0;
+	mem_reserve(l->ranks, l->ranks_cap, (size_t)l->n + 1);
+	mem_reserve(l->ends, l->ends_cap, (size_t)l->n + 1);
+	mem_reserve(l->top_ids, l->ids_cap, (size_t)end + n_top);
+	mem_reserve(l->top_lps, l->lps_cap, (size_t)end + n_top);
+	for (i = 0; i < n_top; i++) {
+		l->top_ids[end + i] = col_u32(ids, at + i);
+		l->top_lps[end + i] = col_u32(lps, at + i);
+	}
+	l->ranks[l->n] = rank;
+	l->ends[l->n++] = end + n_top;
+}
+
+uint32_t seq_top(const struct seq *s, uint32_t position, uint32_t *rank, uint32_t *at)
+{
+	const struct seq_logprobs *l = s->logprobs;
+	uint32_t ix;
+
+	*rank = *at = 0;
+	if (!l || position < l->base) return 0;
+	ix = position - l->base;
+	CHECK(ix < l->n);
+	*rank = l->ranks[ix];
+	*at = ix ? l->ends[ix - 1] : 0;
+	return l->ends[ix] - *at;
+}
+
+uint32_t seq_n_output_limit(const struct seq *s, uint32_t len_max)
+{
+	return min_u32(s->n_output_max, len_max > s->n_prompt ? len_max - s->n_prompt : 0);
+}
+
+enum finish seq_finish(const struct seq *s, uint32_t len_max)
+{
+	uint32_t i, n = seq_n_output(s);
+
+	/* The token at output position n_output_min is the first that may end the request. */
+	if (n > s->n_output_min) {
+		for (i = 0; i < s->n_stop_ids; i++)
+			if (s->stop_ids[i] == s->tokens[s->n_tokens - 1]) return FINISH_STOP;
+	}
+	return n > 0 && n >= seq_n_output_limit(s, len_max) ? FINISH_LENGTH : FINISH_NONE;
+}
+
+static void seq_check(const struct seqs *t, const struct seq *s, enum seq_state state)
+{
+	CHECK(s->state == state && seqs_find(t, s->client_id) == s);
+	CHECK(s->n_prompt > 0 && s->n_prompt <= s->n_tokens && s->n_tokens <= s->tokens_cap);
+	CHECK(s->n_sent <= seq_n_output(s) && (s->finish != FINISH_NONE) == (state == SEQ_DONE));
+	CHECK(s->n_sched <= s->n_tokens + s->n_pending && s->n_published <= s->n_blocks);
+	CHECK((uint64_t)s->n_blocks * KVPOOL_BLOCK >= s->n_sched);
+	if (s->logprobs) CHECK(s->logprobs->base + s->logprobs->n == seq_n_output(s));
+	if (state == SEQ_WAITING) CHECK(s->heap_ix < s->heap->n && s->heap->v[s->heap_ix] == s);
+	if (state == SEQ_WAITING && s->heap_ix) CHECK(!seq_before(s, s->heap->v[(s->heap_ix - 1) / 2]));
+	if (state != SEQ_RUNNING) CHECK(s->n_blocks == 0 && s->n_sched == 0 && s->n_pending == 0);
+}
+
+void seqs_check(const struct seqs *t)
+{
+	size_t n = 0, i;
+
+	for (i = 0; i < SEQ_STATES; i++) {
+		const struct list *l = &t->in_state[i];
+		const struct list_link *it;
+
+		for (it = l->head.next; it != &l->head; it = it->next, n++) {
+			const struct seq *s = CONTAINER_OF(it, struct seq, link);
+
+			seq_check(t, s, (enum seq_state)i);
+			if (it->prev == &l->head || (i != SEQ_RUNNING && i != SEQ_SUSPECT)) continue;
+			CHECK(seq_before(CONTAINER_OF(it->prev, struct seq, link), s));
+		}
+	}
+	CHECK(n == t->by_id.len);
+}

@@ -1,0 +1,127 @@
+/* seq.h - one request inside the executor, and the table of all of them.
+ *
+ * A request is in exactly one state list; seq_move() is the only way between them. A waiting one is in its lane's heap too,
+ * ordered by priority, then arrival; so are the lists of running and suspect ones.
+ *
+ *   WAITING   not with the workers: new, preempted or to be replayed; all its tokens are known
+ *   SUSPECT   as WAITING, but held for a trial run (suspect.c)
+ *   RUNNING   has a slot at the workers and blocks
+ *   DONE      ended; only the row that says so has not been taken by the lane
+ *
+ * Positions: tokens [0, n_tokens) are known; n_pending more are being sampled by steps in flight; the KV cache holds
+ * [0, n_sched) once the steps in flight have ended. Output tokens [0, n_sent) have been taken by the lane. */
+#ifndef SLUICE_SEQ_H
+#define SLUICE_SEQ_H
+
+#include "common/base.h"
+#include "common/list.h"
+#include "common/map.h"
+#include "executor/kvpool.h"
+#include "proto/messages.h"
+
+enum seq_state { SEQ_WAITING, SEQ_SUSPECT, SEQ_RUNNING, SEQ_DONE, SEQ_STATES };
+
+struct lane;
+struct seq;
+
+/* Binary heap of waiting requests; each knows its place. */
+struct seqheap {
+	struct seq **v;
+	uint32_t n, cap;
+};
+
+/* Log-probabilities of the output tokens from position `base` on (earlier ones are the frontend's own). Kept to the end: a lost
+ * message is sent again. */
+struct seq_logprobs {
+	uint32_t base, n;
+	uint32_t *ranks, *ends;     /* n each; ends: past a token's entries in the two below */
+	uint32_t *top_ids, *top_lps; /* the latter are float bits, only carried */
+	size_t ranks_cap, ends_cap, ids_cap, lps_cap;
+};
+
+struct seq {
+	struct list_link link;       /* seqs.in_state[state] */
+	struct list_link lane_link;  /* lane.seqs */
+	struct list_link dirty_link; /* lane.dirty, while there is something to send */
+	struct lane *lane;
+	struct seqheap *heap; /* of the lane */
+	uint32_t heap_ix;     /* while WAITING */
+	enum seq_state state;
+
+	uint64_t client_id;
+	uint32_t attempt;
+	uint32_t priority;
+	uint64_t arrival;
+
+	uint32_t *tokens; /* prompt, then output */
+	uint32_t n_tokens, tokens_cap, n_prompt;
+	uint32_t n_output_max, n_output_min;
+	uint32_t *stop_ids;
+	uint32_t n_stop_ids;
+	float temperature, top_p, min_p;
+	uint32_t top_k, choice, n_logprobs;
+	uint64_t seed;
+	struct kvpool_chain root; /* of the cache salt */
+	struct seq_logprobs *logprobs; /* NULL: not asked for */
+
+	uint32_t slot; /* while RUNNING */
+	uint32_t n_sched, n_pending;
+	uint64_t step_mark; /* number of the last step that runs it */
+	uint32_t *blocks;   /* while RUNNING */
+	uint32_t n_blocks, blocks_cap;
+	uint32_t n_published; /* blocks whose content is known to the prefix cache */
+	struct kvpool_chain chain; /* that ends with them */
+	bool was_run;         /* counted in the statistics of prompts */
+	uint32_t n_cached;    /* prompt tokens from the prefix cache, of the first run */
+
+	uint32_t deaths; /* losses in a row in whose oldest step it was, without a new token since */
+	uint32_t group;  /* of suspects; 0: none */
+
+	uint32_t n_sent;  /* output tokens that the lane has taken */
+	bool accept_due;  /* the attempt has not been answered yet */
+	enum finish finish;
+};
+
+struct seqs {
+	struct list in_state[SEQ_STATES];
+	struct map by_id;
+};
+
+/* Lower priority number first, then the earlier arrival. */
+bool seq_before(const struct seq *a, const struct seq *b);
+
+void seqs_init(struct seqs *t);
+void seqs_release(struct seqs *t); /* frees all requests */
+uint32_t seqs_len(const struct seqs *t);
+struct seq *seqs_find(const struct seqs *t, uint64_t client_id);
+
+/* A WAITING request from a checked submit: copies what it needs. */
+struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct seqheap *heap, uint64_t arrival);
+/* The caller has given its blocks back and taken it off the lane's lists. */
+void seq_free(struct seqs *t, struct seq *s);
+
+bool seq_may_move(enum seq_state from, enum seq_state to);
+void seq_move(struct seqs *t, struct seq *s, enum seq_state to);
+
+static inline uint32_t seq_n_output(const struct seq *s)
+{
+	return s->n_tokens - s->n_prompt;
+}
+
+/* Appends a known token; its log-probabilities where they are kept: n_top entries of the two columns from `at` on. */
+void seq_append(struct seq *s, uint32_t token);
+void seq_append_top(struct seq *s, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at);
+/* The entries of output token `position`: returns n_top; *rank and *at (index into logprobs->top_ids). 0 when none are kept. */
+uint32_t seq_top(const struct seq *s, uint32_t position, uint32_t *rank, uint32_t *at);
+
+/* How the request ends with the tokens it has, when prompt and output may have len_max tokens together. */
+enum finish seq_finish(const struct seq *s, uint32_t len_max);
+/* Output tokens at most, known and pending together. */
+uint32_t seq_n_output_limit(const struct seq *s, uint32_t len_max);
+
+struct seq *seqheap_first(const struct seqheap *h);
+void seqheap_release(struct seqheap *h);
+
+void seqs_check(const struct seqs *t);
+
+#endif
