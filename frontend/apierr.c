@@ -1,0 +1,73 @@
+/* apierr.c - see apierr.h. */
+#include "frontend/apierr.h"
+
+#include "common/utf8.h"
+#include "frontend/http.h"
+#include "frontend/jsonout.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool apierr_set(struct apierr *e, int status, const char *param, const char *fmt, ...)
+{
+	va_list ap;
+	size_t n;
+
+	if (e->status) return false;
+	e->status = status;
+	snprintf(e->param, sizeof(e->param), "%s", param ? param : "");
+	va_start(ap, fmt);
+	vsnprintf(e->message, sizeof(e->message), fmt, ap);
+	va_end(ap);
+	n = strlen(e->message);
+	if (n == sizeof(e->message) - 1) e->message[utf8_valid_len(e->message, n)] = 0; /* cut at a character's border */
+	return false;
+}
+
+const char *apierr_type(int status)
+{
+	if (status == 404) return "NotFoundError";
+	if (status == 503) return "ServiceUnavailableError";
+	if (status >= 500) return "InternalServerError";
+	return "invalid_request_error";
+}
+
+void apierr_render(const struct apierr *e, struct strbuf *out)
+{
+	strbuf_puts(out, "{\"error\":{\"message\":");
+	jsonout_text(out, e->message);
+	strbuf_puts(out, ",\"type\":");
+	jsonout_text(out, apierr_type(e->status));
+	strbuf_puts(out, ",\"param\":");
+	jsonout_text(out, e->param[0] ? e->param : NULL);
+	strbuf_puts(out, ",\"code\":");
+	jsonout_u64(out, (uint64_t)e->status);
+	strbuf_puts(out, "}}");
+}
+
+static void answer_with(const struct apierr *e, struct http_request *r, const char *extra)
+{
+	struct strbuf body;
+
+	strbuf_init(&body, 16 * KIB);
+	apierr_render(e, &body);
+	http_answer(r, e->status, "application/json", extra, body.data, body.len);
+	strbuf_release(&body);
+}
+
+void apierr_answer(const struct apierr *e, struct http_request *r)
+{
+	char extra[40] = "";
+
+	if (e->retry_s) snprintf(extra, sizeof(extra), "Retry-After: %u\r\n", e->retry_s);
+	answer_with(e, r, extra);
+}
+
+void apierr_send(struct http_request *r, int status, const char *extra, const char *message)
+{
+	struct apierr e = {0};
+
+	(void)apierr_set(&e, status, NULL, "%s", message);
+	answer_with(&e, r, extra);
+}

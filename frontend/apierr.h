@@ -1,0 +1,30 @@
+/* apierr.h - errors for API clients: {"error":{"message","type","param","code"}}, as OpenAI's clients expect them. */
+#ifndef SLUICE_APIERR_H
+#define SLUICE_APIERR_H
+
+#include "common/base.h"
+#include "common/strbuf.h"
+
+struct http_request;
+
+/* What is wrong with a request: filled by whoever finds it, answered by apierr_answer(). */
+struct apierr {
+	int status;          /* HTTP; 0: nothing is wrong */
+	char param[64];      /* "" when no single parameter is at fault */
+	char message[1024];  /* UTF-8 */
+	uint32_t retry_s;    /* Retry-After; 0: none */
+};
+
+/* Sets the error (the first one stays) and returns false, so that a check writes `return apierr_set(...)`. param may be NULL. */
+bool apierr_set(struct apierr *e, int status, const char *param, const char *fmt, ...) PRINTF_LIKE(4, 5);
+
+/* The JSON object. */
+void apierr_render(const struct apierr *e, struct strbuf *out);
+/* Answers the request with it. */
+void apierr_answer(const struct apierr *e, struct http_request *r);
+/* The two together, for one-line answers. extra: more header lines or NULL. */
+void apierr_send(struct http_request *r, int status, const char *extra, const char *message);
+
+const char *apierr_type(int status);
+
+#endif

@@ -1,0 +1,55 @@
+/* jsonread.c - see jsonread.h. */
+#include "frontend/jsonread.h"
+
+#include <string.h>
+
+/* Walks over the text without understanding it: what is not JSON is left to the parser. */
+static int scan(const char *s, size_t len, struct errbuf *err)
+{
+	size_t i, values = 1;
+	int depth = 0;
+	bool in_string = false;
+
+	for (i = 0; i < len; i++) {
+		char c = s[i];
+
+		if (in_string) {
+			if (c == '\\') i++;
+			else if (c == '"') in_string = false;
+			continue;
+		}
+		if (c == '"') in_string = true;
+		else if (c == '[' || c == '{') depth++;
+		else if (c == ']' || c == '}') depth--;
+		if (c == '[' || c == '{' || c == ',' || c == ':') values++;
+		if (depth > JSONREAD_DEPTH_MAX)
+			return err_set(err, ST_LIMIT, "The request's body is nested deeper than %d levels.", JSONREAD_DEPTH_MAX);
+		if (values > JSONREAD_VALUES_MAX)
+			return err_set(err, ST_LIMIT, "The request's body holds more than %u values.", JSONREAD_VALUES_MAX);
+	}
+	return ST_OK;
+}
+
+int jsonread(json_t **out, const char *data, size_t len, struct errbuf *err)
+{
+	json_error_t e;
+	json_t *j;
+	int rc;
+
+	*out = NULL;
+	if (len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) {
+		data += 3;
+		len -= 3;
+	}
+	if (len == 0) return err_set(err, ST_INVALID, "The request's body is empty; a JSON object is needed.");
+	rc = scan(data, len, err);
+	if (rc != ST_OK) return rc;
+	j = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
+	if (!j) return err_set(err, ST_INVALID, "The request's body is not valid JSON (line %d, column %d): %s", e.line, e.column, e.text);
+	if (!json_is_object(j)) {
+		json_decref(j);
+		return err_set(err, ST_INVALID, "The request's body must be a JSON object.");
+	}
+	*out = j;
+	return ST_OK;
+}

@@ -1,0 +1,382 @@
+/* tcp.c - see tcp.h.
+ *
+ * Life of a connection: accepted, then on `conns`; each event puts it on `dirty`, too; tcp_flush() empties that list. When conn.c says
+ * that it is dead, its handle is closed, and the close callback frees it. One handle each, so nothing else outlives it.
+ *
+ * libuv's own accept loop closes connections without a word when descriptors run out; so the listening socket is polled, and
+ * accept4() is called here. */
+#include "frontend/tcp.h"
+
+#include "common/clock.h"
+#include "common/list.h"
+#include "common/log.h"
+#include "common/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TCP_PAUSE_MS 100
+#define TCP_ACCEPTS_MAX 64 /* a pass: existing connections are not starved by a flood */
+#define TCP_BACKLOG 4096   /* the kernel cuts it to net.core.somaxconn */
+
+struct tcp {
+	uv_loop_t *loop;
+	struct conn_host *host;
+	uv_poll_t listener;
+	uv_timer_t tick;
+	uv_timer_t pause; /* accepting again */
+	int listen_fd, spare_fd;
+	uint32_t connections_max;
+	uint64_t accepted, refused;
+	bool is_draining, is_closing;
+	int n_handles; /* listener, tick, pause */
+	struct list conns, dirty;
+	void (*on_closed)(void *ctx);
+	void *closed_ctx;
+	char read_buf[CONN_READ_BYTES]; /* one for all: a read is used up before the next */
+};
+
+struct tcp_conn {
+	struct tcp *tcp;
+	uv_tcp_t handle;
+	uv_write_t write;
+	struct conn *conn;
+	struct list_link in_conns, in_dirty;
+	bool is_reading, is_writing, is_closing;
+	size_t write_len;  /* of the write under way */
+	size_t queue_seen; /* write_queue_size at the last tick, to see progress */
+};
+
+static void tcp_maybe_closed(struct tcp *t)
+{
+	void (*on_closed)(void *ctx) = t->on_closed;
+	void *ctx = t->closed_ctx;
+
+	if (!t->is_closing || t->n_handles > 0 || t->conns.len > 0) return;
+	if (t->listen_fd >= 0) close(t->listen_fd);
+	if (t->spare_fd >= 0) close(t->spare_fd);
+	free(t);
+	if (on_closed) on_closed(ctx);
+}
+
+/* ---- connections ---- */
+
+static void on_dirty(void *edge)
+{
+	struct tcp_conn *tc = edge;
+
+	if (!list_is_linked(&tc->in_dirty) && !tc->is_closing) list_push_back(&tc->tcp->dirty, &tc->in_dirty);
+}
+
+static void on_conn_closed(uv_handle_t *h)
+{
+	struct tcp_conn *tc = h->data;
+	struct tcp *t = tc->tcp;
+
+	list_remove(&t->conns, &tc->in_conns);
+	conn_free(tc->conn);
+	free(tc);
+	tcp_maybe_closed(t);
+}
+
+static void conn_shut(struct tcp_conn *tc)
+{
+	if (tc->is_closing) return;
+	tc->is_closing = true;
+	if (list_is_linked(&tc->in_dirty)) list_remove(&tc->tcp->dirty, &tc->in_dirty);
+	uv_close((uv_handle_t *)&tc->handle, on_conn_closed);
+}
+
+static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
+{
+	struct tcp_conn *tc = h->data;
+
+	*buf = uv_buf_init(tc->tcp->read_buf, sizeof(tc->tcp->read_buf));
+}
+
+static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
+{
+	struct tcp_conn *tc = s->data;
+
+	if (tc->is_closing || n == 0) return;
+	if (n > 0) conn_input(tc->conn, buf->base, (size_t)n, clock_now_ns());
+	else if (n == UV_EOF) conn_eof(tc->conn, clock_now_ns());
+	else conn_lost(tc->conn);
+	on_dirty(tc);
+	/* libuv goes on reading while there is something: stop it at once when the connection is full. */
+	if (tc->is_reading && !conn_wants_read(tc->conn)) {
+		uv_read_stop(s);
+		tc->is_reading = false;
+	}
+}
+
+static void on_written(uv_write_t *w, int status)
+{
+	struct tcp_conn *tc = w->data;
+
+	tc->is_writing = false;
+	if (tc->is_closing) return;
+	if (status < 0) conn_lost(tc->conn);
+	else conn_sent(tc->conn, tc->write_len, clock_now_ns());
+	on_dirty(tc);
+}
+
+/* Sends what the kernel takes now; the rest goes by a write that libuv finishes. */
+static void conn_write(struct tcp_conn *tc, uint64_t now)
+{
+	const char *data;
+	size_t len;
+	uv_buf_t buf;
+	int rc;
+
+	while (!tc->is_writing && !conn_is_dead(tc->conn) && (len = conn_output(tc->conn, &data)) > 0) {
+		buf = uv_buf_init((char *)data, (unsigned)min_size(len, 16 * MIB));
+		rc = uv_try_write((uv_stream_t *)&tc->handle, &buf, 1);
+		if (rc > 0) {
+			conn_sent(tc->conn, (size_t)rc, now);
+			continue;
+		}
+		if (rc == UV_EAGAIN) rc = uv_write(&tc->write, (uv_stream_t *)&tc->handle, &buf, 1, on_written);
+		if (rc < 0) {
+			conn_lost(tc->conn);
+			return;
+		}
+		tc->is_writing = true;
+		tc->write_len = buf.len;
+		tc->queue_seen = tc->handle.write_queue_size;
+	}
+}
+
+static void conn_flush(struct tcp_conn *tc, uint64_t now)
+{
+	uv_os_fd_t fd;
+	bool wants;
+
+	conn_pump(tc->conn, now);
+	conn_write(tc, now);
+	conn_pump(tc->conn, now); /* sending may have made room for the next request */
+	conn_write(tc, now);
+	if (conn_wants_shutdown(tc->conn, now) && uv_fileno((uv_handle_t *)&tc->handle, &fd) == 0) shutdown(fd, SHUT_WR);
+	if (conn_is_dead(tc->conn)) {
+		conn_shut(tc);
+		return;
+	}
+	wants = conn_wants_read(tc->conn);
+	if (wants && !tc->is_reading) wants = uv_read_start((uv_stream_t *)&tc->handle, on_alloc, on_read) == 0;
+	else if (!wants && tc->is_reading) uv_read_stop((uv_stream_t *)&tc->handle);
+	tc->is_reading = wants;
+}
+
+void tcp_flush(struct tcp *t, uint64_t now)
+{
+	struct list_link *l;
+
+	/* A connection that becomes dirty again (an answer to the next pipelined request) is looked at again. */
+	while ((l = list_pop_front(&t->dirty))) conn_flush(CONTAINER_OF(l, struct tcp_conn, in_dirty), now);
+}
+
+/* A connection whose reading is stopped does not report its end; ask the kernel. */
+static bool peer_is_gone(struct tcp_conn *tc)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+	uv_os_fd_t fd;
+
+	if (uv_fileno((uv_handle_t *)&tc->handle, &fd) != 0) return false;
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) return false;
+	return info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_CLOSE_WAIT;
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+	struct tcp *t = timer->data;
+	uint64_t now = clock_now_ns();
+
+	LIST_EACH(&t->conns, l, next) {
+		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
+
+		if (tc->is_closing) continue;
+		if (tc->is_writing && tc->handle.write_queue_size != tc->queue_seen) {
+			tc->queue_seen = tc->handle.write_queue_size;
+			conn_progress(tc->conn, now);
+		}
+		if (!tc->is_reading && conn_is_answering(tc->conn) && peer_is_gone(tc)) conn_lost(tc->conn);
+		conn_tick(tc->conn, now);
+		on_dirty(tc);
+	}
+}
+
+/* ---- accepting ---- */
+
+static void on_acceptable(uv_poll_t *p, int status, int events);
+
+/* Answers without reading: there is no room for a connection's state. What has arrived is read, or closing would reset. */
+static void refuse(struct tcp *t, int fd)
+{
+	static const char body[] =
+		"{\"error\":{\"message\":\"The server has no room for another connection.\",\"type\":\"ServiceUnavailableError\","
+		"\"param\":null,\"code\":503}}";
+	char answer[512];
+	char sink[4096];
+	int i, n;
+
+	t->refused++;
+	n = snprintf(answer, sizeof(answer),
+		     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+		     "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+		     sizeof(body) - 1, body);
+	for (i = 0; i < 16 && recv(fd, sink, sizeof(sink), MSG_DONTWAIT) > 0; i++) {
+	}
+	if (send(fd, answer, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) shutdown(fd, SHUT_WR);
+	close(fd);
+}
+
+static void adopt(struct tcp *t, int fd)
+{
+	struct tcp_conn *tc = mem_new(struct tcp_conn);
+
+	uv_tcp_init(t->loop, &tc->handle);
+	tc->tcp = t;
+	tc->handle.data = tc;
+	tc->write.data = tc;
+	tc->conn = conn_new(t->host, tc, clock_now_ns());
+	list_push_back(&t->conns, &tc->in_conns);
+	t->accepted++;
+	if (uv_tcp_open(&tc->handle, fd) != 0) {
+		close(fd);
+		conn_lost(tc->conn);
+	} else {
+		uv_tcp_nodelay(&tc->handle, 1);
+		uv_tcp_keepalive(&tc->handle, 1, 60);
+	}
+	on_dirty(tc);
+}
+
+static void on_pause_over(uv_timer_t *timer)
+{
+	struct tcp *t = timer->data;
+
+	if (t->spare_fd < 0) t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (!t->is_draining && !t->is_closing) uv_poll_start(&t->listener, UV_READABLE, on_acceptable);
+}
+
+static void pause_accepting(struct tcp *t)
+{
+	uv_poll_stop(&t->listener);
+	uv_timer_start(&t->pause, on_pause_over, TCP_PAUSE_MS, 0);
+}
+
+/* Out of descriptors: the spare one makes room to answer one client. */
+static void accept_with_spare(struct tcp *t)
+{
+	int fd;
+
+	if (t->spare_fd >= 0) {
+		close(t->spare_fd);
+		fd = accept4(t->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0) refuse(t, fd);
+		t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && t->spare_fd >= 0) return;
+	}
+	pause_accepting(t);
+}
+
+static void on_acceptable(uv_poll_t *p, int status, int events)
+{
+	struct tcp *t = p->data;
+	int i, fd;
+
+	for (i = 0; i < TCP_ACCEPTS_MAX && !t->is_draining; i++) {
+		fd = accept4(t->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (fd >= 0) {
+			if (t->conns.len < t->connections_max) adopt(t, fd);
+			else refuse(t, fd);
+			continue;
+		}
+		if (errno == EAGAIN) return;
+		if (errno == EMFILE || errno == ENFILE) accept_with_spare(t);
+		else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) pause_accepting(t); /* out of memory, ... */
+		if (!uv_is_active((uv_handle_t *)&t->listener)) return;
+	}
+}
+
+/* ---- the whole ---- */
+
+int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host *host, uint32_t connections_max, uint32_t tick_ms,
+	     struct errbuf *err)
+{
+	struct tcp *t;
+
+	if (fcntl(listen_fd, F_SETFL, fcntl(listen_fd, F_GETFL) | O_NONBLOCK) != 0 || listen(listen_fd, TCP_BACKLOG) != 0)
+		return err_set(err, ST_IO, "cannot listen: %s", strerror(errno));
+	t = mem_new(struct tcp);
+	t->loop = loop;
+	t->host = host;
+	t->listen_fd = listen_fd;
+	t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	t->connections_max = connections_max;
+	list_init(&t->conns);
+	list_init(&t->dirty);
+	host->on_dirty = on_dirty;
+	t->n_handles = 3;
+	uv_timer_init(loop, &t->tick);
+	uv_timer_init(loop, &t->pause);
+	t->listener.data = t->tick.data = t->pause.data = t;
+	if (uv_poll_init(loop, &t->listener, listen_fd) != 0) {
+		/* Cannot happen with a socket that listens; the two timers never started, so they need no callback. */
+		log_fatal("the listening socket cannot be polled");
+	}
+	uv_timer_start(&t->tick, on_tick, tick_ms, tick_ms);
+	uv_poll_start(&t->listener, UV_READABLE, on_acceptable);
+	*out = t;
+	return ST_OK;
+}
+
+void tcp_drain(struct tcp *t)
+{
+	if (t->is_draining) return;
+	t->is_draining = true;
+	t->host->draining = true;
+	uv_poll_stop(&t->listener);
+	LIST_EACH(&t->conns, l, next) {
+		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
+
+		if (!tc->is_closing) conn_drain(tc->conn);
+	}
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+	struct tcp *t = h->data;
+
+	t->n_handles--;
+	tcp_maybe_closed(t);
+}
+
+void tcp_close(struct tcp *t, void (*on_closed)(void *ctx), void *ctx)
+{
+	if (t->is_closing) return;
+	t->is_closing = t->is_draining = true;
+	t->on_closed = on_closed;
+	t->closed_ctx = ctx;
+	LIST_EACH(&t->conns, l, next) {
+		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
+
+		conn_lost(tc->conn);
+		conn_shut(tc);
+	}
+	uv_close((uv_handle_t *)&t->listener, on_handle_closed);
+	uv_close((uv_handle_t *)&t->tick, on_handle_closed);
+	uv_close((uv_handle_t *)&t->pause, on_handle_closed);
+}
+
+void tcp_stats(const struct tcp *t, struct tcp_stats *out)
+{
+	*out = (struct tcp_stats){.n_open = t->conns.len, .accepted = t->accepted, .refused = t->refused};
+}

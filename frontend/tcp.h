@@ -1,0 +1,39 @@
+/* tcp.h - the TCP edge of a frontend: accepts connections on an inherited socket and moves bytes between them and conn.c.
+ *
+ * Nothing is decided here. Reading and accepting only record; tcp_flush() does the work once a loop pass: parses what waits,
+ * writes what is to be sent, closes what is over.
+ * Bounds: connections_max (503 and close beyond it). Out of descriptors: a spare one is given up for a moment to accept, answer
+ * 503 and close; when even that fails, accepting pauses for TCP_PAUSE_MS. Never a spin. */
+#ifndef SLUICE_TCP_H
+#define SLUICE_TCP_H
+
+#include "common/base.h"
+#include "common/errbuf.h"
+#include "frontend/conn.h"
+
+#include <uv.h>
+
+struct tcp;
+
+struct tcp_stats {
+	uint64_t n_open;     /* now */
+	uint64_t accepted;   /* served */
+	uint64_t refused;    /* 503 at the limit */
+};
+
+/* listen_fd: bound, maybe listening already; taken. host: kept; its on_dirty is set here. tick_ms: how often timeouts are looked at. */
+int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host *host, uint32_t connections_max, uint32_t tick_ms,
+	     struct errbuf *err) MUST_CHECK;
+
+/* Once a loop pass, after the handlers have had theirs. */
+void tcp_flush(struct tcp *t, uint64_t now);
+
+/* Accepts nothing more; idle connections end, busy ones after their answer. */
+void tcp_drain(struct tcp *t);
+
+/* Closes everything at once; on_closed when all handles are closed (the struct is freed before that call). */
+void tcp_close(struct tcp *t, void (*on_closed)(void *ctx), void *ctx);
+
+void tcp_stats(const struct tcp *t, struct tcp_stats *out);
+
+#endif
