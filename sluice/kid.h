@@ -1,0 +1,49 @@
+/* kid.h - one child process: its spawn, its control socket, its end. The supervisor's policy lies in serve.c and restart.c. */
+#ifndef SLUICE_KID_H
+#define SLUICE_KID_H
+
+#include "sluice/mesh.h"
+#include "sluice/restart.h"
+
+#include <uv.h>
+
+enum kid_kind { KID_FRONTEND, KID_EXECUTOR, KID_WORKER };
+
+struct kid;
+
+struct kid_events {
+	void *ctx;
+	void (*on_ready)(void *ctx, struct kid *k);
+	/* It cannot start and says why; it will exit by itself. */
+	void (*on_failed)(void *ctx, struct kid *k, int exit_code, const char *text);
+	/* Reaped. signal is 0 when it exited by itself. */
+	void (*on_exited)(void *ctx, struct kid *k, int64_t status, int signal);
+};
+
+struct kid {
+	enum kid_kind kind;
+	uint32_t index;
+	uint32_t incarnation; /* of the process that runs or ran last */
+	uint32_t n_spawns;
+	char name[24];        /* "worker 0" */
+	struct mesh *mesh;
+	struct page_slot *slot;
+	struct restart restart;
+	uv_loop_t *loop;
+	uv_process_t process;
+	uv_poll_t control;
+	int control_fd;       /* -1: none */
+	int n_open;           /* handles open in the loop */
+	bool alive;           /* a process exists and is not reaped */
+	const struct kid_events *events;
+};
+
+void kid_init(struct kid *k, enum kid_kind kind, uint32_t index, struct mesh *mesh, uv_loop_t *loop, const struct kid_events *events,
+	      uint64_t now);
+/* Starts the process and sends its boot message. ST_AGAIN: handles of the last life are not closed yet, try again. */
+int kid_spawn(struct kid *k, struct errbuf *err) MUST_CHECK;
+/* Sends a control message; a dead or full control socket is the kid's problem (its end will be noticed). */
+void kid_send(struct kid *k, const struct msg *m);
+void kid_kill(struct kid *k, int sig);
+
+#endif

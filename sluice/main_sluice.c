@@ -1,0 +1,49 @@
+/* main_sluice.c - the command: finds the subcommand and runs it. */
+#include "common/child.h"
+#include "sluice/chat.h"
+#include "sluice/inspect.h"
+#include "sluice/serve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int version_main(int argc, char **argv)
+{
+	if (argc > 0 && strcmp(argv[0], "--help") == 0) printf("usage: sluice version\n\nPrints the version and exits.\n\nexample:\n  sluice version\n");
+	else printf("sluice %s\n", SLUICE_VERSION);
+	return EXIT_OK;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;
+} commands[] = {
+	{"serve", serve_main, "serve a model over an OpenAI-compatible HTTP API"},
+	{"chat", chat_main, "talk to a server in the terminal"},
+	{"inspect", inspect_main, "show what is in a model file"},
+	{"version", version_main, "print the version"},
+};
+
+static void usage(FILE *out)
+{
+	fprintf(out, "usage: sluice COMMAND [options]\n\ncommands:\n");
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++) fprintf(out, "  %-8s  %s\n", commands[i].name, commands[i].help);
+	fprintf(out, "\n`sluice COMMAND --help` explains a command.\n\nexample:\n  sluice serve model.gguf --port 8000\n");
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 2, argv + 2);
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+		usage(stdout);
+		return EXIT_OK;
+	}
+	if (strcmp(name, "--version") == 0) return version_main(0, NULL);
+	if (name[0]) fprintf(stderr, "sluice: error: unknown command %s\n\n", name);
+	usage(stderr);
+	return EXIT_USAGE;
+}

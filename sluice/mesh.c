@@ -1,0 +1,90 @@
+/* mesh.c - see mesh.h. */
+#include "sluice/mesh.h"
+
+#include "common/mem.h"
+#include "common/ring.h"
+
+#include <errno.h>
+#include <sodium.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A memfd of `bytes`, mapped at *map. */
+static int mesh_memory(const char *name, size_t bytes, int *fd, void **map, struct errbuf *err)
+{
+	*fd = memfd_create(name, MFD_CLOEXEC);
+	if (*fd < 0 || ftruncate(*fd, (off_t)bytes) != 0)
+		return err_set(err, ST_IO, "cannot make shared memory of %zu bytes: %s", bytes, strerror(errno));
+	*map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	if (*map == MAP_FAILED) return err_set(err, ST_IO, "cannot map shared memory: %s", strerror(errno));
+	return ST_OK;
+}
+
+static int mesh_ring(const char *name, size_t data_bytes, uint32_t n_readers, int *fd, struct errbuf *err)
+{
+	void *map;
+	int rc = mesh_memory(name, ring_mem_bytes(data_bytes), fd, &map, err);
+
+	if (rc != ST_OK) return rc;
+	ring_format(map, data_bytes, n_readers);
+	munmap(map, ring_mem_bytes(data_bytes));
+	return ST_OK;
+}
+
+static int mesh_shared(struct mesh *m, struct errbuf *err)
+{
+	void *page;
+	int rc = mesh_memory("sluice-page", sizeof(struct page), &m->page_fd, &page, err);
+
+	if (rc != ST_OK) return rc;
+	m->page = page;
+	page_format(m->page, m->n_frontends, m->n_workers);
+	rc = mesh_ring("sluice-steps", LIMIT_STEP_RING_BYTES, m->n_workers, &m->step_fd, err);
+	for (uint32_t i = 0; i < m->n_workers && rc == ST_OK; i++) {
+		rc = mesh_ring("sluice-replies", LIMIT_REPLY_RING_BYTES, 1, &m->reply_fds[i], err);
+		m->event_fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (m->event_fds[i] < 0 && rc == ST_OK) rc = err_set(err, ST_IO, "no eventfd: %s", strerror(errno));
+	}
+	return rc;
+}
+
+int mesh_open(struct mesh *m, const struct config *config, uint32_t n_frontends, uint32_t n_workers, struct errbuf *err)
+{
+	int rc;
+
+	*m = (struct mesh){.config = config, .n_frontends = n_frontends, .n_workers = n_workers, .page_fd = -1, .step_fd = -1};
+	CHECK(sodium_init() >= 0);
+	randombytes_buf(m->key, sizeof(m->key));
+	m->reply_fds = mem_array(int, n_workers);
+	m->event_fds = mem_array(int, n_workers);
+	for (uint32_t i = 0; i < n_workers; i++) m->reply_fds[i] = m->event_fds[i] = -1;
+	m->ipc.lock_fd = m->ipc.janitor_fd = m->ipc.janitor_pid = -1;
+	/* The port first: it is what fails most often, and nothing has to be undone then. */
+	rc = listen_open(&m->listen, config->host, (uint16_t)config->port, n_frontends, err);
+	if (rc == ST_OK) rc = ipcdir_open(&m->ipc, config->ipc_dir, err);
+	if (rc == ST_OK) rc = mesh_shared(m, err);
+	if (rc != ST_OK) mesh_close(m);
+	return rc;
+}
+
+void mesh_close(struct mesh *m)
+{
+	listen_close(&m->listen);
+	if (m->ipc.janitor_pid > 0) ipcdir_close(&m->ipc);
+	m->ipc.janitor_pid = -1;
+	if (m->page) munmap(m->page, sizeof(struct page));
+	m->page = NULL;
+	for (uint32_t i = 0; i < m->n_workers; i++) {
+		if (m->reply_fds[i] >= 0) close(m->reply_fds[i]);
+		if (m->event_fds[i] >= 0) close(m->event_fds[i]);
+	}
+	if (m->page_fd >= 0) close(m->page_fd);
+	if (m->step_fd >= 0) close(m->step_fd);
+	free(m->reply_fds);
+	free(m->event_fds);
+	m->reply_fds = m->event_fds = NULL;
+	m->n_workers = 0;
+	sodium_memzero(m->key, sizeof(m->key));
+}

@@ -1,0 +1,27 @@
+/* mesh.h - the shared objects of a mesh: what must survive a crash is held here, by the supervisor.
+ *
+ * Owns the socket folder, the listening sockets, the status page, the step ring, each rank's reply ring and eventfd, and the key.
+ * All shared memory is memfd without a name: nothing to leak. Knows nothing of processes. */
+#ifndef SLUICE_MESH_H
+#define SLUICE_MESH_H
+
+#include "proto/boot.h"
+#include "sluice/ipcdir.h"
+#include "sluice/listen.h"
+
+struct mesh {
+	const struct config *config; /* borrowed */
+	uint32_t n_frontends, n_workers;
+	uint8_t key[BOOT_KEY_BYTES];
+	struct ipcdir ipc;
+	struct listen listen;
+	struct page *page; /* mapped */
+	int page_fd, step_fd;
+	int *reply_fds, *event_fds; /* (n_workers), owned */
+	uint64_t epoch;    /* of the newest executor */
+};
+
+int mesh_open(struct mesh *m, const struct config *config, uint32_t n_frontends, uint32_t n_workers, struct errbuf *err) MUST_CHECK;
+void mesh_close(struct mesh *m);
+
+#endif

@@ -1,0 +1,399 @@
+/* serve.c - the supervisor: starts the processes of a mesh, watches them, restarts them, and ends them.
+ *
+ * Decisions about restarts are made by restart.c; this file is its edge: a loop of signals, timers and children. It never
+ * touches a request. Order of an end: frontends drain first (streams finish), then the executor and the workers are told to stop, then the
+ * socket folder goes. A second signal, or the drain timeout, kills what is left.
+ *
+ *   SERVING --signal--> DRAINING --all frontends gone--> STOPPING --all gone--> end of the loop
+ *   any --a child is given up--> STOPPING (killed at once) */
+#include "sluice/serve.h"
+
+#include "common/clock.h"
+#include "common/cpuset.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/preflight.h"
+#include "sluice/kid.h"
+#include "sluice/notify.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TICK_MS 100             /* heartbeat, restart delays, progress */
+#define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
+#define PROGRESS_WIDTH 40
+
+enum serve_state { SERVING, DRAINING, STOPPING };
+
+struct serve {
+	struct config config;
+	struct mesh mesh;
+	uv_loop_t loop;
+	uv_timer_t tick;
+	uv_signal_t sigint, sigterm;
+	struct kid *kids; /* workers, executor, frontends; n_kids */
+	uint32_t n_kids;
+	struct kid_events events;
+	enum serve_state state;
+	uint64_t deadline_ns; /* of DRAINING and STOPPING: kill then */
+	int exit_code;
+	bool was_ready, said_why, bar_shown;
+};
+
+static struct kid *serve_executor(struct serve *s)
+{
+	return &s->kids[s->mesh.n_workers];
+}
+
+static void serve_tell(struct serve *s, enum kid_kind kind, const struct msg *m)
+{
+	for (uint32_t i = 0; i < s->n_kids; i++)
+		if (s->kids[i].kind == kind) kid_send(&s->kids[i], m);
+}
+
+static void serve_kill_all(struct serve *s)
+{
+	for (uint32_t i = 0; i < s->n_kids; i++) kid_kill(&s->kids[i], SIGKILL);
+}
+
+/* ---- spawning ---- */
+
+static void tell_worker_state(struct serve *s, const struct kid *w, bool alive)
+{
+	kid_send(serve_executor(s), &(struct msg){.type = MSG_worker_state, .worker_state = {w->index, w->incarnation, alive}});
+}
+
+/* A new executor has a new epoch: the frontends learn it before it exists, so that they address the right endpoint. */
+static void before_spawn(struct serve *s, struct kid *k)
+{
+	if (k->kind != KID_EXECUTOR) return;
+	s->mesh.epoch++;
+	atomic_store(&s->mesh.page->epoch, s->mesh.epoch);
+	serve_tell(s, KID_FRONTEND, &(struct msg){.type = MSG_epoch, .epoch = {s->mesh.epoch}});
+}
+
+static void after_spawn(struct serve *s, struct kid *k)
+{
+	static const enum page_counter counters[] = {COUNTER_restarts_frontend, COUNTER_restarts_executor, COUNTER_restarts_worker};
+
+	if (k->n_spawns > 1) page_count(&s->mesh.page->supervisor, counters[k->kind], 1);
+	log_debug("%s started, process %d", k->name, (int)k->process.pid);
+	if (k->kind == KID_WORKER) tell_worker_state(s, k, true);
+	if (k->kind != KID_EXECUTOR) return;
+	for (uint32_t i = 0; i < s->mesh.n_workers; i++)
+		if (s->kids[i].alive) tell_worker_state(s, &s->kids[i], true);
+}
+
+static void serve_fail(struct serve *s, int exit_code)
+{
+	if (s->exit_code == EXIT_OK) s->exit_code = exit_code;
+	s->state = STOPPING;
+	s->deadline_ns = 0;
+	for (uint32_t i = 0; i < s->n_kids; i++) restart_drain(&s->kids[i].restart);
+	serve_kill_all(s);
+}
+
+static void serve_step_kid(struct serve *s, struct kid *k, uint64_t now)
+{
+	struct errbuf err = {{0}};
+	int rc;
+
+	if (k->n_open > 0 && !k->alive) return; /* the last life's handles are closing */
+	switch (restart_step(&k->restart, now)) {
+	case RESTART_NOTHING:
+		return;
+	case RESTART_GIVE_UP:
+		if (!s->said_why)
+			log_error("%s ended %u times before it was ready; the lines above say why", k->name, k->restart.deaths);
+		serve_fail(s, k->restart.exit_code);
+		return;
+	case RESTART_SPAWN:
+		before_spawn(s, k);
+		rc = kid_spawn(k, &err);
+		if (rc == ST_OK) {
+			after_spawn(s, k);
+			return;
+		}
+		log_error("%s", err.text);
+		s->said_why = true;
+		if (rc == ST_NOT_FOUND) restart_on_failed(&k->restart, EXIT_FAILED);
+		restart_on_exited(&k->restart, now);
+	}
+}
+
+/* ---- what children report ---- */
+
+static void on_kid_ready(void *ctx, struct kid *k)
+{
+	log_debug("%s is ready", k->name);
+	restart_on_ready(&k->restart, clock_now_ns());
+}
+
+static void bar_clear(struct serve *s)
+{
+	if (s->bar_shown) fputs("\r\033[K", stderr);
+	s->bar_shown = false;
+}
+
+static void on_kid_failed(void *ctx, struct kid *k, int exit_code, const char *text)
+{
+	struct serve *s = ctx;
+
+	bar_clear(s);
+	if (s->state != STOPPING) log_error("%s", text); /* the first one is the reason, the others are consequences */
+	s->said_why = true;
+	restart_on_failed(&k->restart, exit_code);
+}
+
+static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
+{
+	struct serve *s = ctx;
+	uint64_t now = clock_now_ns();
+
+	if (s->state == SERVING) {
+		bar_clear(s);
+		if (sig) log_warning("%s was ended by signal %d (%s); it will be started again", k->name, sig, strsignal(sig));
+		else if (!k->restart.has_failed) log_warning("%s exited with code %d; it will be started again", k->name, (int)status);
+	}
+	if (k->kind == KID_WORKER) tell_worker_state(s, k, false);
+	if (k->kind == KID_FRONTEND)
+		kid_send(serve_executor(s), &(struct msg){.type = MSG_frontend_gone, .frontend_gone = {k->index, k->incarnation}});
+	restart_on_exited(&k->restart, now);
+}
+
+/* ---- the end ---- */
+
+static bool serve_any_alive(const struct serve *s, bool frontends_only)
+{
+	for (uint32_t i = 0; i < s->n_kids; i++)
+		if (s->kids[i].alive && (!frontends_only || s->kids[i].kind == KID_FRONTEND)) return true;
+	return false;
+}
+
+static void serve_drain(struct serve *s)
+{
+	uint64_t timeout = s->config.drain_timeout;
+	struct msg drain = {.type = MSG_drain, .drain = {timeout}};
+
+	bar_clear(s);
+	log_info("stopping: running requests get %.1f s; a second signal ends at once", (double)timeout / 1e9);
+	notify_send("STOPPING=1\nSTATUS=draining");
+	s->state = DRAINING;
+	s->deadline_ns = clock_now_ns() + timeout;
+	atomic_store(&s->mesh.page->draining, 1);
+	for (uint32_t i = 0; i < s->n_kids; i++) restart_drain(&s->kids[i].restart);
+	serve_tell(s, KID_FRONTEND, &drain);
+}
+
+static void serve_stop_rest(struct serve *s)
+{
+	struct msg drain = {.type = MSG_drain, .drain = {0}};
+
+	s->state = STOPPING;
+	s->deadline_ns = clock_now_ns() + STOP_GRACE_NS;
+	serve_tell(s, KID_EXECUTOR, &drain);
+	serve_tell(s, KID_WORKER, &drain);
+}
+
+static void on_serve_signal(uv_signal_t *h, int signum)
+{
+	struct serve *s = h->data;
+
+	if (s->state == SERVING && s->was_ready) {
+		serve_drain(s);
+		return;
+	}
+	bar_clear(s);
+	log_info("%s", s->state == SERVING ? "stopping" : "second signal: ending at once");
+	s->state = STOPPING;
+	s->deadline_ns = 0;
+	for (uint32_t i = 0; i < s->n_kids; i++) restart_drain(&s->kids[i].restart);
+	serve_kill_all(s);
+}
+
+/* ---- the tick ---- */
+
+static void serve_progress(struct serve *s, const struct page_health *h)
+{
+	int full = (int)(h->progress * PROGRESS_WIDTH);
+	char bar[PROGRESS_WIDTH + 1];
+
+	if (!s->config.progress || !isatty(STDERR_FILENO)) return;
+	for (int i = 0; i < PROGRESS_WIDTH; i++) bar[i] = i < full ? '#' : '.';
+	bar[PROGRESS_WIDTH] = 0;
+	fprintf(stderr, "\r\033[K[%s] %3d%%  %s", bar, (int)(h->progress * 100), h->detail);
+	s->bar_shown = true;
+}
+
+static void serve_became_ready(struct serve *s)
+{
+	struct mesh *m = &s->mesh;
+
+	s->was_ready = true;
+	bar_clear(s);
+	log_info("ready: %s serves %s (%u frontend%s, context %u tokens, %llu KV blocks of 16)", m->listen.text, s->config.model,
+		 m->n_frontends, m->n_frontends == 1 ? "" : "s", atomic_load(&m->page->model_len_max),
+		 (unsigned long long)atomic_load(&m->page->n_blocks));
+	notify_send("READY=1\nSTATUS=serving");
+}
+
+/* As PID 1 of a container this process inherits orphans of others; libuv reaps only its own children. */
+static void serve_reap_strangers(struct serve *s)
+{
+	siginfo_t info = {0};
+
+	while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid) {
+		for (uint32_t i = 0; i < s->n_kids; i++)
+			if (s->kids[i].alive && s->kids[i].process.pid == info.si_pid) return; /* libuv is about to */
+		if (info.si_pid == s->mesh.ipc.janitor_pid) return;
+		waitpid(info.si_pid, NULL, 0);
+		info.si_pid = 0;
+	}
+}
+
+static void serve_finish(struct serve *s)
+{
+	bar_clear(s);
+	uv_stop(&s->loop);
+}
+
+static void on_serve_tick(uv_timer_t *t)
+{
+	struct serve *s = t->data;
+	uint64_t now = clock_now_ns();
+	struct page_health h;
+
+	atomic_store(&s->mesh.page->supervisor.heartbeat_ns, now);
+	for (uint32_t i = 0; i < s->n_kids; i++) serve_step_kid(s, &s->kids[i], now);
+	if (getpid() == 1) serve_reap_strangers(s);
+	switch (s->state) {
+	case SERVING:
+		page_health(s->mesh.page, now, s->config.heartbeat_timeout, &h);
+		if (!s->was_ready && h.ready) serve_became_ready(s);
+		else if (!s->was_ready) serve_progress(s, &h);
+		return;
+	case DRAINING:
+		if (!serve_any_alive(s, true)) serve_stop_rest(s);
+		else if (now >= s->deadline_ns) {
+			log_warning("drain timeout: requests that still run are cut off (--drain-timeout gives them longer)");
+			for (uint32_t i = 0; i < s->n_kids; i++)
+				if (s->kids[i].kind == KID_FRONTEND) kid_kill(&s->kids[i], SIGKILL);
+		}
+		return;
+	case STOPPING:
+		if (!serve_any_alive(s, false)) serve_finish(s);
+		else if (now >= s->deadline_ns) serve_kill_all(s);
+	}
+}
+
+/* ---- start ---- */
+
+static void serve_help(void)
+{
+	printf("usage: sluice serve MODEL [options]\n"
+	       "\n"
+	       "Serves a GGUF model over an OpenAI-compatible HTTP API: K frontend processes share one port and feed one\n"
+	       "executor, which drives the worker. Every option can also be set by the variable named with it; flags win.\n"
+	       "\n"
+	       "examples:\n"
+	       "  sluice serve model.gguf\n"
+	       "  sluice serve model.gguf --port 8080 --num-frontends auto\n"
+	       "  SLUICE_NUM_FRONTENDS=4 sluice serve model.gguf --max-model-len 4096 --served-model-name small\n"
+	       "\n"
+	       "exit codes: 0 stopped by a signal, 1 failure (the last line says why), 2 bad options\n");
+	config_help(stdout);
+}
+
+static int serve_check_config(struct serve *s, struct errbuf *err)
+{
+	struct config *c = &s->config;
+
+	if (!c->model[0]) return err_set(err, ST_INVALID, "no model given: sluice serve MODEL, or SLUICE_MODEL");
+	if (c->device == DEVICE_CUDA)
+		return err_set(err, ST_UNSUPPORTED, "--device cuda: this build has no CUDA worker; use --device cpu");
+	if (c->device == DEVICE_AUTO) c->device = DEVICE_CPU;
+	if (!c->served_model_name[0]) return config_set(c, "served-model-name", c->model, err);
+	return ST_OK;
+}
+
+static int serve_start(struct serve *s, struct errbuf *err)
+{
+	uint32_t n_frontends = s->config.num_frontends, n = 0;
+	uint64_t now = clock_now_ns();
+	int rc;
+
+	/* auto: HTTP work is a small part beside the worker's; one frontend for each four cores. */
+	if (n_frontends == 0) n_frontends = max_u32(1, cpuset_available() / 4);
+	rc = mesh_open(&s->mesh, &s->config, n_frontends, 1, err);
+	if (rc != ST_OK) return rc;
+	s->events = (struct kid_events){s, on_kid_ready, on_kid_failed, on_kid_exited};
+	s->n_kids = s->mesh.n_workers + 1 + n_frontends;
+	s->kids = mem_array(struct kid, s->n_kids);
+	for (uint32_t i = 0; i < s->mesh.n_workers; i++) kid_init(&s->kids[n++], KID_WORKER, i, &s->mesh, &s->loop, &s->events, now);
+	kid_init(&s->kids[n++], KID_EXECUTOR, 0, &s->mesh, &s->loop, &s->events, now);
+	for (uint32_t i = 0; i < n_frontends; i++) kid_init(&s->kids[n++], KID_FRONTEND, i, &s->mesh, &s->loop, &s->events, now);
+	page_state(&s->mesh.page->supervisor, PAGE_SERVING);
+	atomic_store(&s->mesh.page->supervisor.pid, (uint32_t)getpid());
+	return ST_OK;
+}
+
+static void serve_run(struct serve *s)
+{
+	s->tick.data = s->sigint.data = s->sigterm.data = s;
+	uv_timer_init(&s->loop, &s->tick);
+	uv_timer_start(&s->tick, on_serve_tick, 0, TICK_MS);
+	uv_signal_init(&s->loop, &s->sigint);
+	uv_signal_init(&s->loop, &s->sigterm);
+	uv_signal_start(&s->sigint, on_serve_signal, SIGINT);
+	uv_signal_start(&s->sigterm, on_serve_signal, SIGTERM);
+	uv_run(&s->loop, UV_RUN_DEFAULT);
+	uv_close((uv_handle_t *)&s->tick, NULL);
+	uv_close((uv_handle_t *)&s->sigint, NULL);
+	uv_close((uv_handle_t *)&s->sigterm, NULL);
+	uv_run(&s->loop, UV_RUN_DEFAULT); /* the handles' close callbacks */
+	uv_loop_close(&s->loop);
+}
+
+int serve_main(int argc, char **argv)
+{
+	struct serve s = {.exit_code = EXIT_OK};
+	struct errbuf err = {{0}};
+	bool help = false;
+	int rc;
+
+	config_init(&s.config);
+	rc = config_from_env(&s.config, &err);
+	if (rc == ST_OK) rc = config_from_args(&s.config, argc, argv, &help, &err);
+	if (rc == ST_OK && help) {
+		serve_help();
+		config_release(&s.config);
+		return EXIT_OK;
+	}
+	if (rc == ST_OK) rc = serve_check_config(&s, &err);
+	if (rc != ST_OK) {
+		fprintf(stderr, "sluice: error: %s\n", err.text);
+		config_release(&s.config);
+		return EXIT_USAGE;
+	}
+	log_init("supervisor", (enum log_level)s.config.log_level);
+	signal(SIGPIPE, SIG_IGN);
+	uv_loop_init(&s.loop);
+	rc = preflight_check(s.config.model, &err);
+	if (rc == ST_OK) rc = serve_start(&s, &err);
+	if (rc != ST_OK) {
+		log_error("%s", err.text);
+		config_release(&s.config);
+		return EXIT_FAILED;
+	}
+	log_info("loading %s; %s answers /health meanwhile", s.config.model, s.mesh.listen.text);
+	serve_run(&s);
+	mesh_close(&s.mesh);
+	free(s.kids);
+	config_release(&s.config);
+	if (s.exit_code == EXIT_OK) log_info("stopped");
+	return s.exit_code;
+}
