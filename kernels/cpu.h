@@ -213,6 +213,9 @@ static inline struct cpu_dev *cpu_dev_of(struct kdev *d)
 	return CONTAINER_OF(d, struct cpu_dev, base);
 }
 
+/* kdev_open_cpu() with a table of the caller's choice (tests run AVX-512 code emulated). */
+int cpu_dev_open(struct kdev **out, const struct cpu_level *table, enum klevel level, const struct kdev_opts *opts,
+		 struct errbuf *err) MUST_CHECK;
 int cpu_stream_init(struct cpu_dev *d, struct errbuf *err) MUST_CHECK;
 void cpu_stream_release(struct cpu_dev *d);
 /* A new operation at the end of the list: zeroed but for run, n_items and solo. */

@@ -38,7 +38,7 @@ enum klevel klevel_of_cpu(void)
 
 static const struct cpu_level *cpu_level_at(enum klevel level)
 {
-	static const struct cpu_level *const levels[KLEVEL_COUNT] = {&cpu_level_ref, &cpu_level_ref, &cpu_level_ref};
+	static const struct cpu_level *const levels[KLEVEL_COUNT] = {&cpu_level_ref, &cpu_level_avx2, &cpu_level_avx2};
 
 	return levels[level];
 }
@@ -116,16 +116,23 @@ size_t kdev_scratch_bytes(const struct kdev_limits *lim)
 int kdev_open_cpu(struct kdev **out, const struct kdev_opts *opts, struct errbuf *err)
 {
 	enum klevel level = klevel_of_cpu();
+
+	if (opts->level_max < level) level = opts->level_max;
+	return cpu_dev_open(out, cpu_level_at(level), level, opts, err);
+}
+
+int cpu_dev_open(struct kdev **out, const struct cpu_level *table, enum klevel level, const struct kdev_opts *opts,
+		 struct errbuf *err)
+{
 	struct cpu_dev *d;
 	int rc;
 
 	CHECK(opts->n_threads >= 1);
-	if (opts->level_max < level) level = opts->level_max;
 	d = aligned_alloc(64, align_up(sizeof(*d), 64));
 	if (!d) return err_set(err, ST_NO_MEMORY, "no memory for the device");
 	memset(d, 0, sizeof(*d));
 	d->opts = *opts;
-	d->level = cpu_level_at(level);
+	d->level = table;
 	d->base.ops = &d->level->ops;
 	d->base.driver = &cpu_driver;
 	d->base.level = level;

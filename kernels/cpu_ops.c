@@ -302,7 +302,7 @@ void cpu_attention(struct kdev *base, float *out, const float *q, uint32_t ld_q,
 	uint64_t pairs = (uint64_t)b->n_tokens * kv_heads;
 	/* Long prompts share the loads of K and V between tokens; few tokens are cut finer, so that all threads have work. */
 	uint32_t tokens = (uint32_t)min_u64(CPU_ATTN_TOKENS, max_u64(1, pairs / (d->opts.n_threads * 8)));
-	uint32_t heads_item = pairs < 4 * (uint64_t)d->opts.n_threads ? 1 : group;
+	uint32_t heads_item = pairs < d->opts.n_threads ? 1 : group;
 	uint64_t n_items = div_up(b->n_tokens, tokens) * (heads / heads_item);
 	struct cpu_op *op;
 
