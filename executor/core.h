@@ -5,23 +5,32 @@
  * with views that are valid until the call returns; they must not call back into the core.
  *
  * One pass of the executor: feed all events that are there, then core_step(now) once. core_step() schedules at most
- * steps_in_flight_max steps ahead of the results, sends results (one message a frontend), refusals and syncs.
+ * steps_in_flight_max steps ahead of the results, then sends welcomes, refusals, results (one message a frontend) and syncs.
  *
  * Always holds, see core_check(): every request is in exactly one state list; free + cached + used blocks = all blocks; a
- * block is used if and only if a request or a step in flight refers to it.
+ * block is used if and only if a request refers to it. (Steps in flight need no references: steps are carried out in
+ * order, so whoever gets a block next uses it after them. See core.c.)
  *
  * Protocol (DESIGN.md, "The request protocol"):
- * - submit is idempotent. Same attempt as known: ignored. Higher attempt: the sequence goes on where it is and everything from
- *   the frontend's position on is sent again (from the request's own tokens); when the frontend has tokens that the core has not
- *   (the core is a successor), they are taken over and run as prompt.
+ * - submit is idempotent. Same or lower attempt than known: ignored, counted. Higher attempt: the sequence goes on where it is and
+ *   everything from the frontend's position on is sent again (from the request's own tokens, log-probabilities included); when
+ *   the frontend has tokens that the core has not (the core is a successor), they are taken over and run as prompt. Prompt and
+ *   parameters stay those of the first submit. One whose tokens already hold the end is answered by the row that says so.
+ * - a stop id ends a request from output position n_output_min on (counted from 0); STOP goes before LENGTH. Output ends
+ *   with LENGTH at n_output_max, or when prompt and output fill the model's length or the whole KV pool.
  * - results carry epoch, attempt and absolute output position. A row that was not taken by the lane (ST_AGAIN) is built again
- *   from the request later: nothing is queued, and that frontend's sequences pause.
- * - the first row of a request has n_tokens = 0 ("accepted"); a refused or unknown thing is answered by `refused`.
- * - sync (heartbeat, every sync_interval_ns, and at once after hello) lists all requests of a frontend.
- * - cancel: no step scheduled after it contains the request; blocks are free when the (at most two) steps in the ring end.
+ *   from the request later: nothing is queued, and that frontend's sequences pause. When somebody else needs their slots or
+ *   blocks they are preempted.
+ * - the first row of an attempt accepts it: n_tokens = 0, unless there are tokens to send already. A request is forgotten
+ *   when the lane took its last row; a refused or unknown thing is answered by `refused`, which is sent once.
+ * - sync (heartbeat, every sync_interval_ns, and at once after welcome) lists all requests of a frontend.
+ * - hello is answered by welcome as soon as the workers are ready for the first time; welcome is repeated when the sizes in it
+ *   change. Of a hello, submit or result with another epoch, and of another incarnation, nothing but a count remains.
+ * - cancel: no step scheduled after it contains the request, and its blocks are free at once.
  * - core_on_workers_lost(): KV content is gone; running requests wait again with their tokens kept (same epoch), and the
- *   prefix cache is empty. After a second death in a row the requests of the oldest unanswered step are suspects:
- *   run alone in halves; one that brings a worker down alone is refused with REFUSAL_POISON. */
+ *   prefix cache is empty. A request that was in the oldest unanswered step of two losses, without a new token between them, is a
+ *   suspect: suspects run alone in halves (suspect.c); one that brings a worker down alone is refused with REFUSAL_POISON.
+ *   The edge feeds all results that it has before it reports the loss. */
 #ifndef SLUICE_CORE_H
 #define SLUICE_CORE_H
 
@@ -52,10 +61,13 @@ struct core_out {
 
 /* Counters and gauges, copied to the status page by the edge after each pass. */
 struct core_stats {
+	/* n_suspects: waiting for their trial; preemptions: also of paused lanes; submits: all of this epoch and known lanes;
+	 * cancels: requests ended by a cancel or with their frontend; replays: requests that ran when the workers were lost. */
 	uint64_t n_running, n_waiting, n_suspects;
 	uint64_t blocks_total, blocks_used, blocks_cached, blocks_free;
 	uint64_t steps, preemptions, submits, submits_repeated, cancels, finished, refused, dropped_stale, replays;
-	uint64_t prompt_tokens, generation_tokens, prefix_queries, prefix_hits; /* in tokens */
+	/* In tokens. The prompt and prefix counts are of the first run of each request. */
+	uint64_t prompt_tokens, generation_tokens, prefix_queries, prefix_hits;
 	uint64_t tokens_discarded; /* sampled after a stop that was seen a step late, or after a cancel or a preemption */
 	uint64_t results_bad; /* a step failed, or its result does not have its rows: the edge has the workers restarted */
 };
@@ -67,12 +79,15 @@ void core_free(struct core *c);
 void core_on_hello(struct core *c, const struct msg_hello *m, uint64_t now);
 void core_on_submit(struct core *c, const struct msg_submit *m, uint64_t now);
 void core_on_cancel(struct core *c, const struct msg_cancel *m, uint64_t now);
-/* The supervisor reaped this incarnation: its requests are cancelled. Older incarnations are gone too. */
+/* The supervisor reaped this incarnation: its requests are cancelled. Older incarnations are gone too, and none comes back. */
 void core_on_frontend_gone(struct core *c, uint32_t frontend, uint32_t incarnation, uint64_t now);
-/* All ranks have loaded and sized: the first time sets the pool; later calls (after a loss) must give the same n_blocks or fewer
- * or more: the pool is rebuilt empty. */
+/* All ranks have loaded and sized. Also after a loss, perhaps with other sizes: the pool is rebuilt empty, and requests that do not
+ * fit any more are ended (LENGTH) or refused. Without a loss reported before, it counts as one. */
 void core_on_workers_ready(struct core *c, uint32_t n_blocks, uint32_t model_len_max, uint64_t now);
 void core_on_workers_lost(struct core *c, uint64_t now);
+/* A result of an older step or epoch is dropped. One with a status, or with other rows than the step's, is only counted
+ * (results_bad), and the step stays unanswered: the edge has to restart the workers. A token UINT32_MAX ends that request with
+ * REFUSAL_NUMERIC. */
 void core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now);
 void core_on_lane_ready(struct core *c, uint32_t frontend, uint64_t now);
 /* Nothing new is admitted (REFUSAL_DRAINING, except resubmits); what is there runs on. */
@@ -84,7 +99,7 @@ void core_step(struct core *c, uint64_t now);
 /* When core_step() has to be called again even if nothing happens (sync interval); UINT64_MAX: never. */
 uint64_t core_deadline(const struct core *c);
 
-/* True when no request is held and no step is in flight. */
+/* True when no request is held, no step is in flight and no refusal waits for its lane. */
 bool core_is_idle(const struct core *c);
 void core_stats(const struct core *c, struct core_stats *out);
 /* Verifies all invariants (CHECKs). O(everything). */

@@ -1,0 +1,416 @@
+/* corebox.c - see corebox.h. */
+#include "tests/support/corebox.h"
+
+#include "common/mem.h"
+#include "proto/ids.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static const char *const corebox_finishes[] = {"", "stop", "length", "abort"};
+static const char *const corebox_refusals[] = {"?", "too_long", "queue_full", "draining", "poison", "invalid", "numeric"};
+
+static uint64_t corebox_mix(uint64_t h, uint32_t token)
+{
+	h = (h ^ token) * 0x9e3779b97f4a7c15ull;
+	return h ^ h >> 29;
+}
+
+static uint64_t corebox_hash(const uint32_t *tokens, uint32_t n)
+{
+	uint64_t h = 1;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) h = corebox_mix(h, tokens[i]);
+	return h;
+}
+
+uint32_t corebox_token(const uint32_t *tokens, uint32_t n)
+{
+	return (uint32_t)(corebox_hash(tokens, n) % COREBOX_VOCAB);
+}
+
+static void corebox_id(struct corebox *b, uint64_t id, uint32_t frontend, uint32_t incarnation)
+{
+	if (client_id_frontend(id) != frontend || client_id_incarnation(id) != incarnation)
+		strbuf_printf(&b->log, "%u.%u/", client_id_frontend(id), client_id_incarnation(id));
+	strbuf_printf(&b->log, "%llu", (unsigned long long)client_id_counter(id));
+}
+
+static void corebox_log_results(struct corebox *b, const struct msg_results *m, uint32_t frontend, uint32_t incarnation)
+{
+	uint32_t i, k, token_ix = 0, top_ix = 0;
+
+	assert_int_equal(m->epoch, COREBOX_EPOCH);
+	assert_int_equal(m->n_top.n, m->tokens.n);
+	assert_int_equal(m->ranks.n, m->tokens.n);
+	for (i = 0; i < m->client_ids.n; i++) {
+		strbuf_putc(&b->log, ' ');
+		corebox_id(b, col_u64(m->client_ids, i), frontend, incarnation);
+		strbuf_printf(&b->log, "#%u@%u[", col_u32(m->attempts, i), col_u32(m->positions, i));
+		for (k = 0; k < col_u32(m->n_tokens, i); k++, token_ix++) {
+			uint32_t n_top = col_u32(m->n_top, token_ix), t;
+
+			strbuf_printf(&b->log, "%s%u", k ? "," : "", col_u32(m->tokens, token_ix));
+			if (n_top) strbuf_printf(&b->log, "r%u", col_u32(m->ranks, token_ix));
+			for (t = 0; t < n_top; t++, top_ix++)
+				strbuf_printf(&b->log, "%c%u:%g", t ? ' ' : '(', col_u32(m->top_ids, top_ix),
+					      (double)col_f32(m->top_logprobs, top_ix));
+			if (n_top) strbuf_putc(&b->log, ')');
+		}
+		strbuf_printf(&b->log, "]%s", corebox_finishes[col_u32(m->finishes, i)]);
+		if (col_u32(m->n_cached, i)) strbuf_printf(&b->log, " c%u", col_u32(m->n_cached, i));
+	}
+	assert_int_equal(token_ix, m->tokens.n);
+	assert_int_equal(top_ix, m->top_ids.n);
+	assert_int_equal(top_ix, m->top_logprobs.n);
+}
+
+static void corebox_log_message(struct corebox *b, uint32_t frontend, uint32_t incarnation, const struct msg *m)
+{
+	uint32_t i;
+
+	strbuf_printf(&b->log, "%s %u.%u", msg_type_name(m->type), frontend, incarnation);
+	switch ((int)m->type) {
+	case MSG_welcome:
+		assert_int_equal(m->welcome.version, PROTO_VERSION);
+		strbuf_printf(&b->log, " epoch=%llu len=%u blocks=%llu", (unsigned long long)m->welcome.epoch,
+			      m->welcome.model_len_max, (unsigned long long)m->welcome.n_blocks);
+		break;
+	case MSG_results:
+		corebox_log_results(b, &m->results, frontend, incarnation);
+		break;
+	case MSG_refused:
+		assert_int_equal(m->refused.epoch, COREBOX_EPOCH);
+		strbuf_putc(&b->log, ' ');
+		corebox_id(b, m->refused.client_id, frontend, incarnation);
+		strbuf_printf(&b->log, "#%u %s: %.*s", m->refused.attempt, corebox_refusals[m->refused.reason],
+			      (int)m->refused.text.n, (const char *)m->refused.text.data);
+		break;
+	case MSG_sync:
+		assert_int_equal(m->sync.epoch, COREBOX_EPOCH);
+		strbuf_printf(&b->log, " n=%llu", (unsigned long long)m->sync.number);
+		for (i = 0; i < m->sync.client_ids.n; i++) {
+			strbuf_putc(&b->log, ' ');
+			corebox_id(b, col_u64(m->sync.client_ids, i), frontend, incarnation);
+			strbuf_printf(&b->log, "#%u@%u", col_u32(m->sync.attempts, i), col_u32(m->sync.positions, i));
+		}
+		break;
+	default:
+		fail_msg("a message of type %d was sent", m->type);
+	}
+}
+
+static int corebox_on_send(void *ctx, uint32_t frontend, uint32_t incarnation, const struct msg *m)
+{
+	static const char *const codes[] = {[0] = "", [-ST_AGAIN] = " AGAIN", [-ST_CLOSED] = " CLOSED"};
+	struct corebox *b = ctx;
+	struct strbuf packed;
+
+	strbuf_init(&packed, LIMIT_MESSAGE_BYTES);
+	assert_int_equal(msg_pack(m, &packed), ST_OK); /* within all bounds */
+	strbuf_release(&packed);
+	free(b->last_sent);
+	b->last_sent = msg_dup(m);
+	if (!b->quiet) {
+		corebox_log_message(b, frontend, incarnation, m);
+		strbuf_printf(&b->log, "%s\n", codes[-b->send_rc[frontend]]);
+	}
+	return b->send_rc[frontend];
+}
+
+static void corebox_log_step(struct corebox *b, const struct msg_step *m)
+{
+	uint32_t i, k, at = 0;
+
+	strbuf_printf(&b->log, "step %llu", (unsigned long long)m->number);
+	for (i = 0; i < m->removed.n; i++) strbuf_printf(&b->log, "%s%u", i ? "," : " rem[", col_u32(m->removed, i));
+	if (m->removed.n) strbuf_putc(&b->log, ']');
+	for (i = 0; i < m->added.n; i++)
+		strbuf_printf(&b->log, "%s%u %u/%u", i ? "," : " add[", col_u32(m->added, i), col_u32(m->added_n_tokens, i),
+			      col_u32(m->added_n_prompt, i));
+	if (m->added.n) strbuf_putc(&b->log, ']');
+	for (i = 0; i < m->grown.n; i++) {
+		strbuf_printf(&b->log, "%s%u:", i ? " " : " grow[", col_u32(m->grown, i));
+		for (k = 0; k < col_u32(m->grown_n, i); k++)
+			strbuf_printf(&b->log, "%s%u", k ? "," : "", col_u32(m->grown_blocks, at++));
+	}
+	if (m->grown.n) strbuf_putc(&b->log, ']');
+	assert_int_equal(at, m->grown_blocks.n);
+	strbuf_puts(&b->log, " run[");
+	for (i = 0; i < m->run.n; i++)
+		strbuf_printf(&b->log, "%s%u %u+%u%s", i ? "," : "", col_u32(m->run, i), col_u32(m->run_start, i),
+			      col_u32(m->run_n, i), col_u32(m->run_sample, i) ? "s" : "");
+	strbuf_puts(&b->log, "]\n");
+}
+
+static void corebox_on_step(void *ctx, const struct msg_step *step)
+{
+	struct corebox *b = ctx;
+	struct msg m = {.type = MSG_step, .step = *step};
+	struct strbuf packed;
+
+	strbuf_init(&packed, LIMIT_STEP_RING_BYTES / 2);
+	assert_int_equal(msg_pack(&m, &packed), ST_OK);
+	strbuf_release(&packed);
+	assert_true(b->n_steps < COREBOX_STEPS);
+	assert_int_equal(step->epoch, COREBOX_EPOCH);
+	b->steps[b->n_steps++] = msg_dup(&m);
+	free(b->last_step);
+	b->last_step = msg_dup(&m);
+	if (!b->quiet) corebox_log_step(b, step);
+}
+
+struct core_config corebox_config(void)
+{
+	return (struct core_config){.epoch = COREBOX_EPOCH,
+				    .seqs_max = 8,
+				    .batched_tokens_max = 64,
+				    .requests_max = 100,
+				    .steps_in_flight_max = 2,
+				    .prefix_cache = true,
+				    .sync_interval_ns = NS_PER_S};
+}
+
+void corebox_init(struct corebox *b, const struct core_config *cfg)
+{
+	struct core_config c = cfg ? *cfg : corebox_config();
+	struct core_out out = {.ctx = b, .send = corebox_on_send, .step = corebox_on_step};
+
+	*b = (struct corebox){.now = NS_PER_S};
+	strbuf_init(&b->log, 16 * MIB);
+	b->slots = mem_array(struct corebox_slot, COREBOX_SLOTS);
+	b->core = core_new(&c, &out);
+}
+
+static void corebox_forget_steps(struct corebox *b)
+{
+	while (b->n_steps) free(b->steps[--b->n_steps]);
+}
+
+void corebox_release(struct corebox *b)
+{
+	corebox_forget_steps(b);
+	core_free(b->core);
+	strbuf_release(&b->log);
+	free(b->last_step);
+	free(b->last_sent);
+	free(b->slots);
+	free(b->kv);
+}
+
+void corebox_hello(struct corebox *b, uint32_t frontend, uint32_t incarnation)
+{
+	struct msg_hello m = {.version = PROTO_VERSION, .frontend = frontend, .incarnation = incarnation, .epoch = COREBOX_EPOCH};
+
+	core_on_hello(b->core, &m, b->now);
+	core_check(b->core);
+}
+
+void corebox_ready(struct corebox *b, uint32_t n_blocks, uint32_t model_len_max)
+{
+	uint32_t i;
+
+	corebox_forget_steps(b);
+	for (i = 0; i < COREBOX_SLOTS; i++) b->slots[i].taken = false;
+	b->n_blocks = n_blocks;
+	free(b->kv);
+	b->kv = mem_array(uint64_t, (size_t)n_blocks * 16);
+	core_on_workers_ready(b->core, n_blocks, model_len_max, b->now);
+	core_check(b->core);
+}
+
+void corebox_lost(struct corebox *b)
+{
+	core_on_workers_lost(b->core, b->now);
+	corebox_forget_steps(b);
+	core_check(b->core);
+}
+
+void corebox_cancel(struct corebox *b, uint32_t frontend, uint64_t counter)
+{
+	struct msg_cancel m = {.client_id = client_id_make(frontend, 0, counter)};
+
+	core_on_cancel(b->core, &m, b->now);
+	core_check(b->core);
+}
+
+struct msg_submit corebox_request(struct corebox *b, uint64_t counter, uint32_t first, uint32_t n_prompt, uint32_t n_output_max)
+{
+	uint32_t i;
+
+	assert_true(n_prompt < COREBOX_TOKENS);
+	for (i = 0; i < n_prompt; i++) b->tokens[i] = first + i;
+	return (struct msg_submit){.client_id = client_id_make(0, 0, counter),
+				   .attempt = 1,
+				   .epoch = COREBOX_EPOCH,
+				   .tokens = view_of(b->tokens, n_prompt),
+				   .n_prompt = n_prompt,
+				   .n_output_max = n_output_max,
+				   .temperature = 1,
+				   .top_p = 1,
+				   .priority = 1u << 31};
+}
+
+void corebox_request_answer(struct corebox *b, struct msg_submit *m, uint32_t n_output)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_output; i++) b->tokens[m->tokens.n + i] = corebox_token(b->tokens, m->tokens.n + i);
+	m->tokens.n += n_output;
+}
+
+void corebox_submit(struct corebox *b, uint64_t counter, uint32_t first, uint32_t n_prompt, uint32_t n_output_max)
+{
+	struct msg_submit m = corebox_request(b, counter, first, n_prompt, n_output_max);
+
+	core_on_submit(b->core, &m, b->now);
+	core_check(b->core);
+}
+
+void corebox_step(struct corebox *b)
+{
+	core_step(b->core, b->now);
+	core_check(b->core);
+}
+
+static struct corebox_slot *corebox_slot(struct corebox *b, uint32_t slot, bool taken)
+{
+	assert_true(slot < COREBOX_SLOTS);
+	assert_int_equal(b->slots[slot].taken, taken);
+	return &b->slots[slot];
+}
+
+/* What changed with the step. */
+static void corebox_apply(struct corebox *b, const struct msg_step *m)
+{
+	uint32_t i, k, at = 0;
+
+	for (i = 0; i < m->removed.n; i++) corebox_slot(b, col_u32(m->removed, i), true)->taken = false;
+	for (i = 0; i < m->added.n; i++) {
+		struct corebox_slot *s = corebox_slot(b, col_u32(m->added, i), false);
+
+		s->taken = true;
+		s->n_blocks = 0;
+		s->n_prompt = col_u32(m->added_n_prompt, i);
+		s->n_logprobs = col_u32(m->added_n_logprobs, i);
+		s->n_tokens = col_u32(m->added_n_tokens, i);
+		for (k = 0; k < s->n_tokens; k++) s->tokens[k] = col_u32(m->added_tokens, at++);
+	}
+	assert_int_equal(at, m->added_tokens.n);
+	for (i = at = 0; i < m->grown.n; i++) {
+		struct corebox_slot *s = corebox_slot(b, col_u32(m->grown, i), true);
+
+		for (k = 0; k < col_u32(m->grown_n, i); k++) {
+			s->blocks[s->n_blocks] = col_u32(m->grown_blocks, at++);
+			assert_true(s->blocks[s->n_blocks++] < b->n_blocks);
+		}
+	}
+}
+
+static uint64_t *corebox_cell(struct corebox *b, struct corebox_slot *s, uint32_t position)
+{
+	assert_true(position / 16 < s->n_blocks);
+	return &b->kv[(size_t)s->blocks[position / 16] * 16 + position % 16];
+}
+
+/* Computes [start, start + n): what lies before must be in the cache, as this very sequence has it. */
+static void corebox_compute(struct corebox *b, struct corebox_slot *s, uint32_t start, uint32_t n)
+{
+	uint64_t h = 1;
+	uint32_t i;
+
+	assert_true(n > 0 && start + n <= s->n_tokens);
+	for (i = 0; i < start + n; i++) {
+		h = corebox_mix(h, s->tokens[i]);
+		if (i >= start)
+			*corebox_cell(b, s, i) = h;
+		else
+			assert_int_equal(*corebox_cell(b, s, i), h);
+	}
+	b->n_tokens_run += n;
+}
+
+void corebox_answer(struct corebox *b)
+{
+	uint32_t slots[COREBOX_SLOTS], tokens[COREBOX_SLOTS], n_top[COREBOX_SLOTS], ranks[COREBOX_SLOTS];
+	uint32_t top_ids[COREBOX_SLOTS * 21], i, k, n = 0, n_tops = 0;
+	float top_lps[COREBOX_SLOTS * 21];
+	const struct msg_step *m;
+	struct msg *step = b->steps[0];
+	struct msg_step_result r;
+
+	assert_true(b->n_steps > 0);
+	m = &step->step;
+	corebox_apply(b, m);
+	for (i = 0; i < m->run.n; i++) {
+		struct corebox_slot *s = corebox_slot(b, col_u32(m->run, i), true);
+
+		corebox_compute(b, s, col_u32(m->run_start, i), col_u32(m->run_n, i));
+		if (!col_u32(m->run_sample, i)) continue;
+		assert_int_equal(col_u32(m->run_start, i) + col_u32(m->run_n, i), s->n_tokens);
+		slots[n] = col_u32(m->run, i);
+		tokens[n] = b->token ? b->token(s->tokens, s->n_tokens, s->n_prompt) : corebox_token(s->tokens, s->n_tokens);
+		s->tokens[s->n_tokens++] = tokens[n];
+		n_top[n] = s->n_logprobs;
+		ranks[n] = s->n_logprobs ? 1 + s->n_tokens % 3 : 0;
+		for (k = 0; k < s->n_logprobs; k++, n_tops++) {
+			top_ids[n_tops] = tokens[n] + k;
+			top_lps[n_tops] = -(float)k - (float)(s->n_tokens) / 2;
+		}
+		n++;
+	}
+	r = (struct msg_step_result){.epoch = COREBOX_EPOCH,
+				     .number = m->number,
+				     .slots = view_of(slots, n),
+				     .tokens = view_of(tokens, n),
+				     .n_top = view_of(n_top, n),
+				     .ranks = view_of(ranks, n),
+				     .top_ids = view_of(top_ids, n_tops),
+				     .top_logprobs = view_of(top_lps, n_tops)};
+	b->n_steps--;
+	memmove(b->steps, b->steps + 1, b->n_steps * sizeof(b->steps[0]));
+	core_on_step_result(b->core, &r, b->now);
+	b->n_steps_answered++;
+	free(step);
+	core_check(b->core);
+}
+
+void corebox_run(struct corebox *b)
+{
+	uint32_t i;
+
+	for (i = 0; i < 100000; i++) {
+		corebox_step(b);
+		if (!b->n_steps) return;
+		corebox_answer(b);
+	}
+	fail_msg("the core does not come to rest");
+}
+
+void corebox_expect_at(struct corebox *b, const char *text, const char *file, int line)
+{
+	const char *got = b->log.data ? b->log.data : "";
+
+	if (strcmp(got, text) != 0) {
+		print_error("expected:\n%s\ngot:\n%s\n", text, got);
+		_fail(file, line);
+	}
+	strbuf_reset(&b->log);
+}
+
+void corebox_skip(struct corebox *b)
+{
+	strbuf_reset(&b->log);
+}
+
+struct core_stats corebox_stats(const struct corebox *b)
+{
+	struct core_stats s;
+
+	core_stats(b->core, &s);
+	return s;
+}
