@@ -2,7 +2,6 @@
 #include "sluice/mesh.h"
 
 #include "common/mem.h"
-#include "common/ring.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -18,19 +17,28 @@ static int mesh_memory(const char *name, size_t bytes, int *fd, void **map, stru
 	if (*fd < 0 || ftruncate(*fd, (off_t)bytes) != 0)
 		return err_set(err, ST_IO, "cannot make shared memory of %zu bytes: %s", bytes, strerror(errno));
 	*map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
-	if (*map == MAP_FAILED) return err_set(err, ST_IO, "cannot map shared memory: %s", strerror(errno));
-	return ST_OK;
+	if (*map != MAP_FAILED) return ST_OK;
+	*map = NULL;
+	return err_set(err, ST_IO, "cannot map shared memory: %s", strerror(errno));
 }
 
-static int mesh_ring(const char *name, size_t data_bytes, uint32_t n_readers, int *fd, struct errbuf *err)
+static int mesh_ring(const char *name, size_t data_bytes, uint32_t n_readers, int *fd, void **map, struct errbuf *err)
+{
+	int rc = mesh_memory(name, ring_mem_bytes(data_bytes), fd, map, err);
+
+	if (rc == ST_OK) ring_format(*map, data_bytes, n_readers);
+	return rc;
+}
+
+static int mesh_reply_ring(struct mesh *m, uint32_t rank, struct errbuf *err)
 {
 	void *map;
-	int rc = mesh_memory(name, ring_mem_bytes(data_bytes), fd, &map, err);
+	int rc = mesh_ring("sluice-replies", LIMIT_REPLY_RING_BYTES, 1, &m->reply_fds[rank], &map, err);
 
 	if (rc != ST_OK) return rc;
-	ring_format(map, data_bytes, n_readers);
-	munmap(map, ring_mem_bytes(data_bytes));
-	return ST_OK;
+	munmap(map, ring_mem_bytes(LIMIT_REPLY_RING_BYTES)); /* the supervisor never looks into it */
+	m->event_fds[rank] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return m->event_fds[rank] >= 0 ? ST_OK : err_set(err, ST_IO, "no eventfd: %s", strerror(errno));
 }
 
 static int mesh_shared(struct mesh *m, struct errbuf *err)
@@ -41,12 +49,9 @@ static int mesh_shared(struct mesh *m, struct errbuf *err)
 	if (rc != ST_OK) return rc;
 	m->page = page;
 	page_format(m->page, m->n_frontends, m->n_workers);
-	rc = mesh_ring("sluice-steps", LIMIT_STEP_RING_BYTES, m->n_workers, &m->step_fd, err);
-	for (uint32_t i = 0; i < m->n_workers && rc == ST_OK; i++) {
-		rc = mesh_ring("sluice-replies", LIMIT_REPLY_RING_BYTES, 1, &m->reply_fds[i], err);
-		m->event_fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		if (m->event_fds[i] < 0 && rc == ST_OK) rc = err_set(err, ST_IO, "no eventfd: %s", strerror(errno));
-	}
+	rc = mesh_ring("sluice-steps", LIMIT_STEP_RING_BYTES, m->n_workers, &m->step_fd, &m->step_mem, err);
+	if (rc == ST_OK) rc = ring_attach(&m->steps, m->step_mem, ring_mem_bytes(LIMIT_STEP_RING_BYTES), -1, err);
+	for (uint32_t i = 0; i < m->n_workers && rc == ST_OK; i++) rc = mesh_reply_ring(m, i, err);
 	return rc;
 }
 
@@ -76,6 +81,10 @@ void mesh_close(struct mesh *m)
 	m->ipc.janitor_pid = -1;
 	if (m->page) munmap(m->page, sizeof(struct page));
 	m->page = NULL;
+	ring_free(m->steps);
+	m->steps = NULL;
+	if (m->step_mem) munmap(m->step_mem, ring_mem_bytes(LIMIT_STEP_RING_BYTES));
+	m->step_mem = NULL;
 	for (uint32_t i = 0; i < m->n_workers; i++) {
 		if (m->reply_fds[i] >= 0) close(m->reply_fds[i]);
 		if (m->event_fds[i] >= 0) close(m->event_fds[i]);

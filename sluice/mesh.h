@@ -5,6 +5,7 @@
 #ifndef SLUICE_MESH_H
 #define SLUICE_MESH_H
 
+#include "common/ring.h"
 #include "proto/boot.h"
 #include "sluice/ipcdir.h"
 #include "sluice/listen.h"
@@ -17,6 +18,8 @@ struct mesh {
 	struct listen listen;
 	struct page *page; /* mapped */
 	int page_fd, step_fd;
+	void *step_mem;
+	struct ring *steps; /* to mark a dead worker's reader, before its successor exists */
 	int *reply_fds, *event_fds; /* (n_workers), owned */
 	uint64_t epoch;    /* of the newest executor */
 };

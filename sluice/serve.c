@@ -159,7 +159,10 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 		if (sig) log_warning("%s was ended by signal %d (%s); it will be started again", k->name, sig, strsignal(sig));
 		else if (!k->restart.has_failed) log_warning("%s exited with code %d; it will be started again", k->name, (int)status);
 	}
-	if (k->kind == KID_WORKER) tell_worker_state(s, k, false);
+	if (k->kind == KID_WORKER) {
+		ring_set_reader_active(s->mesh.steps, k->index, false); /* else the executor would wait for it to read */
+		tell_worker_state(s, k, false);
+	}
 	if (k->kind == KID_FRONTEND)
 		kid_send(serve_executor(s), &(struct msg){.type = MSG_frontend_gone, .frontend_gone = {k->index, k->incarnation}});
 	restart_on_exited(&k->restart, now);

@@ -1,0 +1,392 @@
+/* edge.c - see edge.h.
+ *
+ * Shape: callbacks of the loop only take in what arrived (messages go into the core, which remembers). Once per loop pass, after
+ * all of them, edge_pass() reads the reply rings, lets the bring-up and the core decide, and copies the numbers to the status
+ * page. Outputs of the core go straight to sockets and the step ring.
+ *
+ * Fails to start (socket, rings): `failed` to the supervisor. A rank that cannot load: likewise, with its reason. End of file on the control
+ * socket: exit at once. */
+#include "executor/edge.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "common/ring.h"
+#include "common/zsock.h"
+#include "executor/bringup.h"
+#include "executor/core.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define EDGE_HEARTBEAT_MS 100
+#define EDGE_SYNC_NS (500 * NS_PER_MS)
+#define EDGE_REQUESTS_HWM 100000 /* submits that may queue before frontends get ST_AGAIN */
+#define EDGE_LANE_HWM 10000      /* results that may queue for one frontend; at a step every few ms that is many seconds */
+#define EDGE_IN_FLIGHT 2
+
+struct lane {
+	struct edge *edge;
+	uint32_t frontend, incarnation;
+	struct zsock *sock; /* NULL: none */
+};
+
+struct edge {
+	struct boot *boot;
+	uv_loop_t loop;
+	uv_poll_t control;
+	uv_poll_t replies[LIMIT_WORKERS];
+	uv_timer_t heartbeat, wake;
+	uv_check_t pass;
+	struct zctx *zctx;
+	struct zsock *requests;
+	struct lane lanes[LIMIT_FRONTENDS];
+	struct ring *steps;
+	struct ring *reply_rings[LIMIT_WORKERS];
+	uint32_t n_ranks;
+	struct core *core;
+	struct bringup bringup;
+	struct strbuf packed; /* reused for every message */
+	struct page_slot *slot;
+	struct core_stats shown; /* as last copied to the page */
+	uint64_t dropped, dropped_shown;
+	uint64_t step_began_ns[EDGE_IN_FLIGHT + 1]; /* by step number modulo its length */
+	bool serving;
+	int exit_code;
+};
+
+static void edge_fail(struct edge *e, const char *text)
+{
+	log_error("%s", text);
+	boot_send_failed(EXIT_FAILED, text);
+	e->exit_code = EXIT_FAILED;
+	uv_stop(&e->loop);
+}
+
+/* ---- outputs of the core ---- */
+
+static void on_lane_ready(void *ctx)
+{
+	struct lane *lane = ctx;
+
+	core_on_lane_ready(lane->edge->core, lane->frontend, clock_now_ns());
+}
+
+/* The lane of this incarnation; opened at its first message. NULL when it cannot be opened. */
+static struct lane *edge_lane(struct edge *e, uint32_t frontend, uint32_t incarnation)
+{
+	struct lane *lane = &e->lanes[frontend];
+	char path[160];
+	struct errbuf err;
+
+	if (lane->sock && lane->incarnation == incarnation) return lane;
+	zsock_close(lane->sock);
+	lane->sock = NULL;
+	lane->incarnation = incarnation;
+	boot_frontend_path(e->boot, frontend, incarnation, path, sizeof(path));
+	if (zsock_open_push(&lane->sock, e->zctx, &e->loop, path, EDGE_LANE_HWM, on_lane_ready, lane, &err) != ST_OK) {
+		log_error("no lane to frontend %u: %s", frontend, err.text);
+		return NULL;
+	}
+	return lane;
+}
+
+static int edge_pack(struct edge *e, const struct msg *m)
+{
+	strbuf_reset(&e->packed);
+	return msg_pack(m, &e->packed);
+}
+
+static int edge_send(void *ctx, uint32_t frontend, uint32_t incarnation, const struct msg *m)
+{
+	struct edge *e = ctx;
+	struct lane *lane;
+	int rc;
+
+	if (frontend >= e->boot->page->n_frontends) return ST_CLOSED;
+	lane = edge_lane(e, frontend, incarnation);
+	if (!lane) return ST_CLOSED;
+	rc = edge_pack(e, m);
+	if (rc == ST_OK) rc = zsock_send(lane->sock, e->packed.data, e->packed.len);
+	if (rc == ST_OK || rc == ST_AGAIN) return rc;
+	log_error("a %s message for frontend %u was not sent: %s", msg_type_name(m->type), frontend, status_text(rc));
+	return ST_CLOSED;
+}
+
+/* To the step ring. It has room for more than what may be in flight, unless a worker is stuck. */
+static void edge_push(struct edge *e, const struct msg *m)
+{
+	int rc = edge_pack(e, m);
+
+	if (rc == ST_OK) rc = ring_push(e->steps, e->packed.data, e->packed.len);
+	if (rc != ST_OK) log_error("a %s message of %zu bytes did not go into the step ring: %s", msg_type_name(m->type), e->packed.len, status_text(rc));
+}
+
+static void edge_step(void *ctx, const struct msg_step *step)
+{
+	struct edge *e = ctx;
+	uint64_t n_tokens = 0;
+
+	for (uint32_t i = 0; i < step->run_n.n; i++) n_tokens += col_u32(step->run_n, i);
+	page_observe(e->slot, HISTOGRAM_batch_tokens, (double)n_tokens);
+	e->step_began_ns[step->number % ARRAY_LEN(e->step_began_ns)] = clock_now_ns();
+	edge_push(e, &(struct msg){.type = MSG_step, .step = *step});
+}
+
+/* ---- inputs ---- */
+
+static void on_request(void *ctx, const void *data, size_t len)
+{
+	struct edge *e = ctx;
+	uint64_t now = clock_now_ns();
+	struct msg m;
+
+	if (msg_unpack(&m, data, len) != ST_OK) {
+		e->dropped++;
+		return;
+	}
+	switch (m.type) {
+	case MSG_hello:
+		core_on_hello(e->core, &m.hello, now);
+		break;
+	case MSG_submit:
+		core_on_submit(e->core, &m.submit, now);
+		break;
+	case MSG_cancel:
+		core_on_cancel(e->core, &m.cancel, now);
+		break;
+	default:
+		e->dropped++;
+	}
+}
+
+static void edge_on_worker_state(struct edge *e, const struct msg_worker_state *m)
+{
+	if (e->serving) {
+		core_on_workers_lost(e->core, clock_now_ns());
+		e->serving = false;
+		page_state(e->slot, PAGE_STARTING);
+	}
+	bringup_on_worker(&e->bringup, m->rank, m->alive != 0);
+}
+
+static void on_edge_control(uv_poll_t *h, int status, int events)
+{
+	static uint8_t packet[BOOT_PACKET_MAX];
+	struct edge *e = h->data;
+	struct msg m;
+
+	for (;;) {
+		int rc = boot_poll(&m, packet, sizeof(packet));
+
+		if (rc == ST_AGAIN) return;
+		if (rc != ST_OK) _exit(EXIT_ORPHAN);
+		if (m.type == MSG_worker_state) {
+			edge_on_worker_state(e, &m.worker_state);
+		} else if (m.type == MSG_frontend_gone) {
+			core_on_frontend_gone(e->core, m.frontend_gone.frontend, m.frontend_gone.incarnation, clock_now_ns());
+		} else if (m.type == MSG_drain) {
+			uv_stop(&e->loop); /* the supervisor stops the executor after the last frontend */
+			return;
+		}
+	}
+}
+
+static void edge_on_step_result(struct edge *e, const struct msg_step_result *r)
+{
+	uint64_t now = clock_now_ns();
+
+	if (r->epoch != e->boot->epoch || !e->serving) return;
+	page_observe(e->slot, HISTOGRAM_step_seconds, (double)(now - e->step_began_ns[r->number % ARRAY_LEN(e->step_began_ns)]) / 1e9);
+	core_on_step_result(e->core, r, now);
+}
+
+static void edge_read_ring(struct edge *e, uint32_t rank)
+{
+	struct errbuf err;
+	const void *data;
+	struct msg m;
+	size_t len;
+	int rc;
+
+	while ((rc = ring_peek(e->reply_rings[rank], &data, &len)) == ST_OK) {
+		if (msg_unpack(&m, data, len) != ST_OK) e->dropped++;
+		else if (m.type == MSG_step_result && rank == 0) edge_on_step_result(e, &m.step_result);
+		else if (m.type == MSG_rpc_reply && bringup_on_reply(&e->bringup, &m.rpc_reply, &err) != ST_OK) edge_fail(e, err.text);
+		ring_pop(e->reply_rings[rank]);
+	}
+	if (rc == ST_CORRUPT) {
+		log_error("the reply ring of worker %u is damaged; starting over", rank);
+		e->exit_code = EXIT_FAILED;
+		uv_stop(&e->loop);
+	}
+}
+
+static void on_edge_reply(uv_poll_t *h, int status, int events)
+{
+	struct edge *e = h->data;
+	uint32_t rank = (uint32_t)(h - e->replies);
+	uint64_t n;
+
+	if (read(CHILD_FD_REPLY_EVENT + (int)rank, &n, sizeof(n)) < 0 && errno != EAGAIN)
+		log_warning("eventfd of worker %u: %s", rank, strerror(errno));
+	edge_read_ring(e, rank);
+}
+
+/* ---- the pass ---- */
+
+static void edge_bringup(struct edge *e, uint64_t now)
+{
+	struct page *page = e->boot->page;
+	struct msg m;
+
+	if (bringup_step(&e->bringup, now, &m)) edge_push(e, &m);
+	if (e->serving || e->bringup.state != BRINGUP_DONE) return;
+	e->serving = true;
+	core_on_workers_ready(e->core, (uint32_t)e->bringup.n_blocks, e->bringup.model_len_max, now);
+	atomic_store(&page->model_len_max, e->bringup.model_len_max);
+	atomic_store(&page->n_blocks, e->bringup.n_blocks);
+	page_state(e->slot, PAGE_SERVING);
+	boot_send_ready();
+	log_info("epoch %llu: workers are ready with %llu KV blocks", (unsigned long long)e->boot->epoch,
+		 (unsigned long long)e->bringup.n_blocks);
+}
+
+static void edge_show(struct edge *e)
+{
+	struct core_stats s, *last = &e->shown;
+	struct page_slot *p = e->slot;
+
+	core_stats(e->core, &s);
+	page_gauge(p, GAUGE_running, (double)s.n_running);
+	page_gauge(p, GAUGE_waiting, (double)s.n_waiting);
+	page_gauge(p, GAUGE_kv_usage, s.blocks_total ? (double)s.blocks_used / (double)s.blocks_total : 0);
+	page_gauge(p, GAUGE_blocks_total, (double)s.blocks_total);
+	page_gauge(p, GAUGE_blocks_used, (double)s.blocks_used);
+	page_gauge(p, GAUGE_blocks_cached, (double)s.blocks_cached);
+	page_gauge(p, GAUGE_blocks_free, (double)s.blocks_free);
+	page_count_to(p, COUNTER_prompt_tokens, s.prompt_tokens, &last->prompt_tokens);
+	page_count_to(p, COUNTER_generation_tokens, s.generation_tokens, &last->generation_tokens);
+	page_count_to(p, COUNTER_preemptions, s.preemptions, &last->preemptions);
+	page_count_to(p, COUNTER_prefix_queries, s.prefix_queries, &last->prefix_queries);
+	page_count_to(p, COUNTER_prefix_hits, s.prefix_hits, &last->prefix_hits);
+	page_count_to(p, COUNTER_steps, s.steps, &last->steps);
+	page_count_to(p, COUNTER_replays, s.replays, &last->replays);
+	page_count_to(p, COUNTER_cancels, s.cancels, &last->cancels);
+	page_count_to(p, COUNTER_tokens_discarded, s.tokens_discarded, &last->tokens_discarded);
+	page_count_to(p, COUNTER_executor_dropped, s.dropped_stale + e->dropped, &e->dropped_shown);
+}
+
+static void on_edge_wake(uv_timer_t *t)
+{
+	/* Nothing: waking up makes the loop run the pass. */
+}
+
+static void edge_arm(struct edge *e, uint64_t now)
+{
+	uint64_t due = min_u64(core_deadline(e->core), bringup_deadline(&e->bringup));
+
+	if (due == UINT64_MAX) uv_timer_stop(&e->wake);
+	else uv_timer_start(&e->wake, on_edge_wake, due > now ? div_up(due - now, NS_PER_MS) : 0, 0);
+}
+
+static void edge_pass(struct edge *e)
+{
+	uint64_t now = clock_now_ns();
+
+	edge_bringup(e, now);
+	core_step(e->core, now);
+	edge_show(e);
+	atomic_store_explicit(&e->slot->heartbeat_ns, now, memory_order_relaxed);
+	edge_arm(e, now);
+}
+
+static void on_edge_pass(uv_check_t *h)
+{
+	edge_pass(h->data);
+}
+
+static void on_edge_heartbeat(uv_timer_t *t)
+{
+	/* Nothing: the pass stamps the page. */
+}
+
+/* ---- start and end ---- */
+
+static int edge_attach_rings(struct edge *e, struct errbuf *err)
+{
+	size_t bytes;
+	void *mem = child_map(CHILD_FD_STEP_RING, &bytes, err);
+	int rc;
+
+	if (!mem) return ST_IO;
+	rc = ring_attach(&e->steps, mem, bytes, -1, err);
+	if (rc != ST_OK) return rc;
+	ring_set_generation(e->steps, e->boot->epoch); /* from here on, workers skip steps of the epoch before */
+	for (uint32_t i = 0; i < e->n_ranks; i++) {
+		mem = child_map(CHILD_FD_REPLY_RING + (int)i, &bytes, err);
+		if (!mem) return ST_IO;
+		rc = ring_attach(&e->reply_rings[i], mem, bytes, 0, err);
+		if (rc != ST_OK) return rc;
+		e->replies[i].data = e;
+		CHECK(uv_poll_init(&e->loop, &e->replies[i], CHILD_FD_REPLY_EVENT + (int)i) == 0);
+		CHECK(uv_poll_start(&e->replies[i], UV_READABLE, on_edge_reply) == 0);
+	}
+	return ST_OK;
+}
+
+static int edge_open(struct edge *e, struct errbuf *err)
+{
+	const struct config *cfg = &e->boot->config;
+	const struct core_out out = {e, edge_send, edge_step};
+	char path[160];
+	int rc;
+
+	e->core = core_new(&(struct core_config){.epoch = e->boot->epoch,
+						 .seqs_max = cfg->max_num_seqs,
+						 .batched_tokens_max = cfg->max_num_batched_tokens,
+						 .requests_max = cfg->max_requests,
+						 .steps_in_flight_max = EDGE_IN_FLIGHT,
+						 .prefill_chunk_max = cfg->long_prefill_token_threshold,
+						 .prefix_cache = cfg->enable_prefix_caching,
+						 .sync_interval_ns = EDGE_SYNC_NS},
+			   &out);
+	bringup_init(&e->bringup, e->boot->epoch, e->n_ranks);
+	rc = edge_attach_rings(e, err);
+	if (rc != ST_OK) return rc;
+	e->zctx = zctx_new(e->boot->key, LIMIT_MESSAGE_BYTES);
+	boot_requests_path(e->boot, e->boot->epoch, path, sizeof(path));
+	return zsock_open_pull(&e->requests, e->zctx, &e->loop, path, EDGE_REQUESTS_HWM, on_request, e, err);
+}
+
+int edge_run(struct boot *boot)
+{
+	struct edge *e = mem_new(struct edge);
+	struct errbuf err = {{0}};
+	int exit_code;
+
+	e->boot = boot;
+	e->n_ranks = boot->page->n_workers;
+	e->slot = &boot->page->executor;
+	strbuf_init(&e->packed, LIMIT_STEP_RING_BYTES);
+	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) e->lanes[i] = (struct lane){.edge = e, .frontend = i};
+	uv_loop_init(&e->loop);
+	e->control.data = e->pass.data = e;
+	CHECK(uv_poll_init(&e->loop, &e->control, CHILD_FD_CONTROL) == 0);
+	CHECK(uv_poll_start(&e->control, UV_READABLE, on_edge_control) == 0);
+	uv_timer_init(&e->loop, &e->heartbeat);
+	uv_timer_init(&e->loop, &e->wake);
+	uv_timer_start(&e->heartbeat, on_edge_heartbeat, EDGE_HEARTBEAT_MS, EDGE_HEARTBEAT_MS);
+	uv_check_init(&e->loop, &e->pass);
+	uv_check_start(&e->pass, on_edge_pass);
+	if (edge_open(e, &err) != ST_OK) {
+		boot_send_failed(EXIT_FAILED, err.text);
+		return EXIT_FAILED; /* the process ends: the system frees what is half open */
+	}
+	edge_pass(e);
+	uv_run(&e->loop, UV_RUN_DEFAULT);
+	exit_code = e->exit_code;
+	core_free(e->core);
+	return exit_code; /* sockets end with the process: LINGER is 0 and the folder is the supervisor's */
+}

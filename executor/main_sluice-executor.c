@@ -1,0 +1,20 @@
+/* main_sluice-executor.c - the executor process. */
+#include "executor/edge.h"
+
+#include <stdio.h>
+
+int main(void)
+{
+	struct errbuf err = {{0}};
+	struct boot boot;
+	int exit_code;
+
+	if (boot_receive(&boot, "executor", &err) != ST_OK) {
+		fprintf(stderr, "sluice-executor: error: %s\n", err.text);
+		boot_send_failed(EXIT_FAILED, err.text);
+		return EXIT_FAILED;
+	}
+	exit_code = edge_run(&boot);
+	boot_release(&boot);
+	return exit_code;
+}
