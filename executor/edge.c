@@ -309,7 +309,9 @@ static void on_edge_pass(uv_check_t *h)
 
 static void on_edge_heartbeat(uv_timer_t *t)
 {
-	/* Nothing: the pass stamps the page. */
+	struct edge *e = t->data;
+
+	zsock_poll(e->requests); /* should never find anything; a missed edge must not become a silent engine */
 }
 
 /* ---- start and end ---- */
@@ -372,7 +374,7 @@ int edge_run(struct boot *boot)
 	strbuf_init(&e->packed, LIMIT_STEP_RING_BYTES);
 	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) e->lanes[i] = (struct lane){.edge = e, .frontend = i};
 	uv_loop_init(&e->loop);
-	e->control.data = e->pass.data = e;
+	e->control.data = e->pass.data = e->heartbeat.data = e;
 	CHECK(uv_poll_init(&e->loop, &e->control, CHILD_FD_CONTROL) == 0);
 	CHECK(uv_poll_start(&e->control, UV_READABLE, on_edge_control) == 0);
 	uv_timer_init(&e->loop, &e->heartbeat);
