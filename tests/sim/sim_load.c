@@ -1,0 +1,299 @@
+/* sim_load.c - the requests of the simulation, their clients, and the model that everybody's tokens are compared with.
+ *
+ * A token is a function of the request's seed and of all tokens before it, as with a real model and Philox; so what an
+ * undisturbed run gives is known when a request is made. The hash of the tokens stands for the KV cache's content. */
+#include "tests/sim/sim_impl.h"
+
+#include "common/mem.h"
+
+#define PREFIXES 3
+#define PREFIX_MAX 96
+
+uint64_t sim_hash_next(uint64_t hash, uint32_t token)
+{
+	uint64_t h = sim_mix(hash * 31 + token + 1);
+
+	return h ? h : 1; /* 0 means: nothing */
+}
+
+static bool load_is_stop(const struct sim_request *q, uint32_t token)
+{
+	for (uint32_t i = 0; i < q->submit.stop_ids.n; i++)
+		if (q->stop_ids[i] == token) return true;
+	return false;
+}
+
+uint32_t sim_model_token(const struct sim_request *q, uint64_t hash, uint32_t position)
+{
+	uint64_t x = sim_mix(hash ^ q->submit.seed ^ (uint64_t)position << 40);
+	uint32_t token = (uint32_t)(x % SIM_VOCAB);
+
+	if (position == q->nan_at) return UINT32_MAX;
+	while (position < q->submit.n_output_min && load_is_stop(q, token)) token = (token + 1) % SIM_VOCAB;
+	return token;
+}
+
+void sim_model_top(const struct sim_request *q, uint64_t hash, uint32_t chosen, uint32_t *rank, uint32_t *ids, float *logprobs)
+{
+	*rank = q->submit.n_logprobs > 0 ? 1 + (uint32_t)(sim_mix(hash + 5) % 9) : 0;
+	for (uint32_t i = 0; i < q->submit.n_logprobs; i++) {
+		ids[i] = i == 0 ? chosen : (uint32_t)(sim_mix(hash + i) % SIM_VOCAB);
+		logprobs[i] = -(float)(sim_mix(hash ^ (i + 77)) % 1000) / 64;
+	}
+}
+
+/* What an undisturbed run gives. */
+static void load_expect(struct sim *s, struct sim_request *q)
+{
+	uint32_t len_max = min_u32(s->setup.model_len_max, s->setup.n_blocks_min * SIM_BLOCK);
+	uint64_t hash = SIM_HASH_FIRST;
+
+	for (uint32_t i = 0; i < q->submit.n_prompt; i++) hash = sim_hash_next(hash, q->prompt[i]);
+	q->expected = mem_array(uint32_t, q->submit.n_output_max + 1);
+	if (q->submit.top_p <= 0)
+		q->refusal = REFUSAL_INVALID;
+	else if (q->submit.n_prompt >= len_max)
+		q->refusal = REFUSAL_TOO_LONG;
+	else if (q->poison)
+		q->refusal = REFUSAL_POISON;
+	if (q->refusal) return;
+
+	while (q->finish == FINISH_NONE) {
+		uint32_t token = sim_model_token(q, hash, q->n_expected);
+
+		if (token == UINT32_MAX) {
+			q->refusal = REFUSAL_NUMERIC;
+			return;
+		}
+		q->expected[q->n_expected++] = token;
+		hash = sim_hash_next(hash, token);
+		if (load_is_stop(q, token))
+			q->finish = FINISH_STOP;
+		else if (q->n_expected == q->submit.n_output_max || q->submit.n_prompt + q->n_expected == len_max)
+			q->finish = FINISH_LENGTH;
+	}
+}
+
+/* Mostly short, sometimes long; often with a prefix that others have too. */
+static void load_prompt(struct sim *s, struct sim_request *q, const uint32_t prefixes[PREFIXES][PREFIX_MAX])
+{
+	uint32_t n = (uint32_t)(sim_chance(s, 25) ? sim_range(s, 1, s->setup.model_len_max - 1) : sim_range(s, 1, 40));
+	uint32_t n_prefix = sim_chance(s, 60) ? (uint32_t)sim_range(s, 1, PREFIX_MAX) : 0, which = (uint32_t)sim_rand(s, PREFIXES);
+
+	if (sim_chance(s, 2)) n = s->setup.model_len_max + (uint32_t)sim_rand(s, 3);
+	if (n_prefix > 0 && n < s->setup.model_len_max) n = min_u32(n_prefix + n, s->setup.model_len_max - 1);
+	q->prompt = mem_array(uint32_t, n);
+	for (uint32_t i = 0; i < n; i++) q->prompt[i] = i < n_prefix ? prefixes[which][i] : (uint32_t)sim_rand(s, SIM_VOCAB);
+	q->submit.n_prompt = n;
+	q->submit.tokens = view_of(q->prompt, n);
+}
+
+static void load_client(struct sim *s, struct sim_request *q)
+{
+	q->stop_after = q->cancel_after = UINT32_MAX;
+	if (q->poison) return; /* its death is what is to be seen */
+	if (sim_chance(s, 6)) q->stop_after = (uint32_t)sim_range(s, 1, 20);
+	if (sim_chance(s, 8)) q->cancel_after = (uint32_t)sim_range(s, 0, 20);
+}
+
+static void load_request(struct sim *s, struct sim_request *q, const uint32_t prefixes[PREFIXES][PREFIX_MAX])
+{
+	static const char *const salts[] = {"", "tenant a", "tenant b"};
+	static const uint32_t priorities[] = {1u << 31, 1u << 31, 1u << 31, 0, UINT32_MAX};
+	struct msg_submit *m = &q->submit;
+
+	load_prompt(s, q, prefixes);
+	q->salt = sim_chance(s, 70) ? 0 : (uint32_t)sim_rand(s, ARRAY_LEN(salts));
+	m->cache_salt = view_text(salts[q->salt]);
+	m->n_output_max = (uint32_t)(sim_chance(s, 10) ? 1 : sim_range(s, 1, 60));
+	m->n_output_min = sim_chance(s, 30) ? (uint32_t)sim_rand(s, m->n_output_max + 1) : 0;
+	m->stop_ids.n = (uint32_t)sim_rand(s, 3);
+	m->stop_ids.data = q->stop_ids;
+	q->stop_ids[0] = (uint32_t)sim_rand(s, SIM_VOCAB);
+	q->stop_ids[1] = (uint32_t)sim_rand(s, SIM_VOCAB);
+	m->temperature = (float)sim_rand(s, 3) / 2;
+	m->top_p = sim_chance(s, 1) ? 0 : 0.5f;
+	m->top_k = (uint32_t)sim_rand(s, 50);
+	m->min_p = 0.25f;
+	m->seed = sim_mix(s->seed * 1000 + q->ix);
+	m->choice = (uint32_t)sim_rand(s, 3);
+	m->n_logprobs = sim_chance(s, 25) ? (uint32_t)sim_range(s, 1, 4) : 0;
+	m->priority = priorities[sim_rand(s, ARRAY_LEN(priorities))];
+	q->nan_at = sim_chance(s, 1) ? (uint32_t)sim_rand(s, 5) : UINT32_MAX;
+	q->poison = s->setup.has_poison && sim_chance(s, 5);
+	load_client(s, q);
+	load_expect(s, q);
+	map_put(&s->by_seed, m->seed, q);
+}
+
+void sim_load_init(struct sim *s)
+{
+	uint32_t prefixes[PREFIXES][PREFIX_MAX];
+
+	for (uint32_t i = 0; i < PREFIXES * PREFIX_MAX; i++) prefixes[i / PREFIX_MAX][i % PREFIX_MAX] = (uint32_t)sim_rand(s, SIM_VOCAB);
+	map_init(&s->by_seed);
+	map_init(&s->by_id);
+	s->requests = mem_array(struct sim_request, s->setup.n_requests);
+	s->n_open = s->setup.n_requests;
+	s->counts->request += s->setup.n_requests;
+	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
+		struct sim_request *q = &s->requests[i];
+		/* Half of them come in bursts. */
+		uint64_t at = sim_chance(s, 50) ? s->setup.arrive_ns * sim_rand(s, 4) / 4 : sim_rand(s, s->setup.arrive_ns);
+
+		q->ix = i;
+		q->frontend = (uint32_t)sim_rand(s, s->setup.n_frontends);
+		load_request(s, q, prefixes);
+		sim_push(s, at, SIM_EV_ARRIVE, i, 0);
+		if (!q->poison && sim_chance(s, 20))
+			sim_push(s, at + sim_rand(s, sim_chance(s, 50) ? 8 * NS_PER_MS : 400 * NS_PER_MS), SIM_EV_VANISH, i, 0);
+	}
+}
+
+void sim_load_release(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
+		free(s->requests[i].prompt);
+		free(s->requests[i].expected);
+	}
+	free(s->requests);
+	map_release(&s->by_seed);
+	map_release(&s->by_id);
+}
+
+static void load_close(struct sim *s, struct sim_request *q, enum sim_request_state state)
+{
+	SIM_EXPECT(s, q->state == SIM_LIVE || q->state == SIM_ARRIVED, "request %u ends twice", q->ix);
+	q->state = state;
+	q->live = NULL;
+	s->n_open--;
+}
+
+/* The client has gone, or its stop string is complete. */
+static void load_count_cancel(struct sim *s, const struct sim_request *q)
+{
+	if (q->sampled)
+		s->counts->cancel_in_decode++;
+	else if (q->ran)
+		s->counts->cancel_in_prefill++;
+	else
+		s->counts->cancel_in_queue++;
+	sim_note(s, "request %u is cancelled after %u tokens", q->ix, q->n_received);
+}
+
+void sim_load_arrive(struct sim *s, struct sim_request *q)
+{
+	if (q->state != SIM_ABSENT) return;
+	q->state = SIM_ARRIVED;
+	sim_wake(s, sim_proc_frontend(s, q->frontend)->num, s->now);
+}
+
+/* The frontend's HTTP side in one pass: new requests, and connections that have ended. */
+void sim_client_pass(struct sim *s, uint32_t frontend)
+{
+	struct sim_frontend *f = &s->frontends[frontend];
+
+	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
+		struct sim_request *q = &s->requests[i];
+
+		if (q->frontend != frontend) continue;
+		if (q->state == SIM_ARRIVED && !q->cancel_wanted) {
+			q->live = lives_start(f->lives, &q->submit, q, s->now);
+			SIM_EXPECT(s, q->live, "request %u is not taken", i);
+			q->state = SIM_LIVE;
+			q->incarnation = f->incarnation;
+			q->client_id = live_client_id(q->live);
+			map_put(&s->by_id, q->client_id, q);
+			sim_note(s, "request %u starts at frontend %u: prompt %u, output %u%s", i, frontend, q->submit.n_prompt,
+				 q->n_expected, q->poison ? ", poison" : "");
+		}
+		if (!q->cancel_wanted) continue;
+		if (q->state == SIM_LIVE) {
+			SIM_EXPECT(s, live_n_output(q->live) == q->n_received, "request %u: live_n_output", i);
+			load_count_cancel(s, q);
+			lives_cancel(f->lives, q->live);
+		}
+		if (q->state == SIM_LIVE || q->state == SIM_ARRIVED) load_close(s, q, SIM_CANCELLED);
+	}
+}
+
+static void load_check_top(struct sim *s, const struct sim_request *q, const struct live_token *t)
+{
+	uint64_t hash = SIM_HASH_FIRST;
+	uint32_t rank, ids[LIMIT_TOP_LOGPROBS + 1];
+	float logprobs[LIMIT_TOP_LOGPROBS + 1];
+
+	for (uint32_t i = 0; i < q->submit.n_prompt; i++) hash = sim_hash_next(hash, q->prompt[i]);
+	for (uint32_t i = 0; i < t->position; i++) hash = sim_hash_next(hash, q->expected[i]);
+	sim_model_top(q, hash, t->id, &rank, ids, logprobs);
+	SIM_EXPECT(s, t->rank == rank && t->n_top == q->submit.n_logprobs, "request %u: rank %u, %u entries at %u, not %u, %u", q->ix,
+		   t->rank, t->n_top, t->position, rank, q->submit.n_logprobs);
+	for (uint32_t i = 0; i < t->n_top; i++)
+		SIM_EXPECT(s, col_u32(t->top_ids, i) == ids[i] && col_f32(t->top_logprobs, i) == logprobs[i],
+			   "request %u: another log-probability at %u", q->ix, t->position);
+}
+
+bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t)
+{
+	struct sim *s = ctx;
+	struct sim_request *q = owner;
+
+	SIM_EXPECT(s, q->state == SIM_LIVE, "request %u is over and gets a token", q->ix);
+	SIM_EXPECT(s, t->position == q->n_received, "request %u gets position %u, not %u", q->ix, t->position, q->n_received);
+	SIM_EXPECT(s, q->n_received < q->n_expected && t->id == q->expected[q->n_received], "request %u gets token %u at %u", q->ix,
+		   t->id, q->n_received);
+	if (q->submit.n_logprobs > 0)
+		load_check_top(s, q, t);
+	else
+		SIM_EXPECT(s, t->rank == 0 && t->n_top == 0, "request %u gets log-probabilities", q->ix);
+	q->n_received++;
+	s->counts->token++;
+	if (q->n_received >= q->cancel_after) q->cancel_wanted = true;
+	if (q->n_received < q->stop_after) return false;
+	load_count_cancel(s, q);
+	load_close(s, q, SIM_CANCELLED);
+	return true;
+}
+
+static bool load_may_refuse(const struct sim *s, const struct sim_request *q, uint32_t refusal)
+{
+	if (refusal == q->refusal) return true;
+	/* Nobody has promised anything yet. */
+	if (live_is_accepted(q->live)) return false;
+	return (refusal == REFUSAL_QUEUE_FULL && s->setup.core.requests_max < s->setup.n_requests) ||
+	       (refusal == REFUSAL_DRAINING && s->now >= s->setup.drain_ns);
+}
+
+void sim_client_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text)
+{
+	struct sim *s = ctx;
+	struct sim_request *q = owner;
+
+	if (refusal) {
+		SIM_EXPECT(s, load_may_refuse(s, q, refusal), "request %u is refused: %.*s", q->ix, (int)text.n,
+			   (const char *)text.data);
+		SIM_EXPECT(s, text.n > 0, "request %u is refused without a word", q->ix);
+		s->counts->poison_refused += refusal == REFUSAL_POISON;
+		s->counts->refused_too_long += refusal == REFUSAL_TOO_LONG;
+		s->counts->refused_queue_full += refusal == REFUSAL_QUEUE_FULL;
+		s->counts->refused_numeric += refusal == REFUSAL_NUMERIC;
+		s->counts->refused_draining += refusal == REFUSAL_DRAINING;
+	} else {
+		SIM_EXPECT(s, !q->refusal && finish == q->finish && q->n_received == q->n_expected,
+			   "request %u ends with finish %u after %u tokens, not with %u after %u", q->ix, finish, q->n_received,
+			   q->finish, q->n_expected);
+	}
+	sim_note(s, "request %u ends after %u tokens, finish %u, refusal %u", q->ix, q->n_received, finish, refusal);
+	load_close(s, q, SIM_ENDED);
+}
+
+void sim_client_frontend_died(struct sim *s, uint32_t frontend)
+{
+	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
+		struct sim_request *q = &s->requests[i];
+
+		if (q->frontend != frontend || q->state != SIM_LIVE) continue;
+		s->counts->broken_by_frontend_death++;
+		load_close(s, q, SIM_BROKEN);
+	}
+}
