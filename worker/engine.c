@@ -255,7 +255,7 @@ void engine_reset(struct engine *e)
 /* ---- a step ---- */
 
 /* The batch as the device sees it: the arrays of the uploaded input. */
-static struct kbatch engine_kbatch(const struct engine *e, const struct batch_run *run, const char *input)
+static struct kbatch engine_kbatch(const struct batch_run *run, const char *input)
 {
 	return (struct kbatch){.n_tokens = run->n_tokens,
 			       .n_seqs = run->n_seqs,
@@ -308,7 +308,7 @@ static int engine_draw(struct engine *e, const struct batch_run *run, const char
 static int engine_run(struct engine *e, const struct batch_run *run)
 {
 	char *input = decoder_part(&e->decoder, &e->plan.input);
-	struct kbatch b = engine_kbatch(e, run, input);
+	struct kbatch b = engine_kbatch(run, input);
 	int rc;
 
 	kdev_upload(e->dev, input, run->input, run->bytes);

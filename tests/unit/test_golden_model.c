@@ -87,6 +87,7 @@ static void run_open(struct run *r, const char *model, enum kact act)
 	engine_opts_init(&o);
 	o.model = model;
 	o.act = act;
+	if (getenv("SLUICE_KERNELS")) assert_true(klevel_parse(getenv("SLUICE_KERNELS"), &o.level_max));
 	o.kv_type = act == KACT_F32 ? GGTYPE_F32 : GGTYPE_F16;
 	o.seqs_max = SEQS_MAX;
 	o.batched_tokens_max = BATCH_MAX;
