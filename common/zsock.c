@@ -284,6 +284,7 @@ int zsock_send(struct zsock *s, const void *data, size_t len)
 	/* The later parts of a message always fit where its first part went. */
 	if (zmq_send(s->zmq, mac, sizeof(mac), ZMQ_DONTWAIT) < 0) return ST_IO;
 	s->stats.sent++;
+	s->full = false;
 	if (!s->on_message) (void)zsock_events(s); /* a send may swallow the edge of the descriptor */
 	return ST_OK;
 }

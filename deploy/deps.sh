@@ -10,7 +10,7 @@ set -eu
 
 build="gcc make libc6-dev pkg-config libuv1-dev libzmq3-dev libmsgpack-c-dev|libmsgpack-dev libllhttp-dev|node-llhttp
 libjansson-dev libpcre2-dev libutf8proc-dev libsodium-dev libxxhash-dev ca-certificates python3 python3-pip"
-test="$build python3-venv libcmocka-dev libsimde-dev clang clang-tidy curl wrk nginx-light haproxy procps iproute2 xz-utils git"
+test="$build python3-venv libcmocka-dev libsimde-dev clang libclang-rt-dev clang-tidy curl wrk nginx-light haproxy procps iproute2 xz-utils git"
 
 list=0
 if [ "${1:-}" = --list ]; then
@@ -54,11 +54,6 @@ for item in $want; do
 	done
 	[ $found = 1 ] || missing="$missing $item"
 done
-# The C compiler's sanitizer runtime for clang lies in a package named after clang's version.
-if [ -z "$missing" ] && [ "${1:-build}" = test ]; then
-	major=$(clang --version | sed -nE 's/.*clang version ([0-9]+).*/\1/p' | head -n 1)
-	installed "libclang-rt-$major-dev" || missing=" libclang-rt-$major-dev"
-fi
 [ -n "$missing" ] || exit 0
 
 if [ $list = 1 ]; then
@@ -79,4 +74,3 @@ for item in $missing; do
 done
 # shellcheck disable=SC2086
 as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $names
-exec "$0" "${1:-build}"   # the compiler's version, known only now, may name one more
