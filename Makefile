@@ -59,8 +59,10 @@ LIB_OBJS := $(LIB_SRC:%.c=$(B)/obj/%.o)
 PROGRAMS := $(foreach m,$(MAINS),$(B)/bin/$(patsubst main_%,%,$(basename $(notdir $(m)))))
 
 # Per-file flags: one file an instruction set (kernels/), nothing else knows about processors.
-$(B)/obj/kernels/avx2%.o: FILE_CFLAGS := -O3 -mavx2 -mfma -mf16c
-$(B)/obj/kernels/avx512%.o: FILE_CFLAGS := -O3 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+AVX2_CFLAGS := -O3 -mavx2 -mfma -mf16c
+AVX512_CFLAGS := $(AVX2_CFLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+$(B)/obj/kernels/avx2.o $(B)/obj/kernels/avx2%.o: FILE_CFLAGS := $(AVX2_CFLAGS)
+$(B)/obj/kernels/avx512.o $(B)/obj/kernels/avx512%.o: FILE_CFLAGS := $(AVX512_CFLAGS)
 $(B)/obj/kernels/ref%.o: FILE_CFLAGS := -O2
 
 all: $(PROGRAMS) ## build everything (the programs lie in build/bin)
