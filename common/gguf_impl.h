@@ -1,4 +1,4 @@
-/* gguf_impl.h - the inside of struct gguf, shared by gguf.c (opening) and gguf_read.c (reading) only. */
+/* gguf_impl.h - the inside of struct gguf, shared by the gguf*.c files only. */
 #ifndef SLUICE_GGUF_IMPL_H
 #define SLUICE_GGUF_IMPL_H
 
@@ -37,5 +37,18 @@ size_t gguf_kind_bytes(enum gguf_kind kind);
 /* Position of a name in the array that the index covers, or SIZE_MAX. */
 size_t gguf_lookup_kv(const struct gguf *g, const char *key, size_t len);
 size_t gguf_lookup_tensor(const struct gguf *g, const char *name, size_t len);
+
+/* Enter element n, the newest of its array. False: the name is there already. */
+bool gguf_index_kv(struct gguf *g, size_t n);
+bool gguf_index_tensor(struct gguf *g, size_t n);
+
+/* Fills everything but path and map from the mapped bytes, or refuses. */
+int gguf_walk(struct gguf *g, struct errbuf *err) MUST_CHECK;
+
+/* The keys are there: is this a part of a model in several files? */
+int gguf_check_split(const struct gguf *g, struct errbuf *err) MUST_CHECK;
+
+/* The last name of a path; a view. */
+const char *gguf_base_name(const char *path);
 
 #endif

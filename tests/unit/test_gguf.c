@@ -10,10 +10,12 @@
 #include "common/quote.h"
 #include "common/strbuf.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -742,6 +744,32 @@ static void golden_files_are_judged_as_recorded(void **state)
 	assert_true(n >= 20);
 }
 
+/* What the fuzzer starts from (and what it has found) is also a plain test. */
+static void seeds_of_the_fuzzer_are_safe(void **state)
+{
+	const char *dir = "tests/fuzz/corpus/gguf";
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	size_t n = 0;
+
+	if (!d) skip();
+	while ((e = readdir(d))) {
+		char path[512];
+		struct errbuf err;
+		struct gguf *g;
+
+		if (e->d_name[0] == '.') continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		if (gguf_open(&g, path, &err) == ST_OK) {
+			gguf_touch(g);
+			gguf_close(g);
+		}
+		n++;
+	}
+	closedir(d);
+	assert_true(n >= 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -760,6 +788,7 @@ int main(void)
 		cmocka_unit_test(long_paths_do_not_push_the_reason_out),
 		cmocka_unit_test(text_for_people_is_escaped),
 		cmocka_unit_test(golden_files_are_judged_as_recorded),
+		cmocka_unit_test(seeds_of_the_fuzzer_are_safe),
 	};
 
 	return cmocka_run_group_tests_name("gguf", tests, NULL, NULL);
