@@ -37,7 +37,8 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
 OPT := -O2 -g
 CPPFLAGS := -I. -D_GNU_SOURCE -DSLUICE_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(LLHTTP_CFLAGS)
 CFLAGS_BASE := -std=c17 $(WARN) $(OPT) -fno-strict-aliasing -ffp-contract=off -fno-omit-frame-pointer -fstack-protector-strong -pthread
-LDFLAGS := -pthread
+# as-needed: one list of libraries for all programs, each links only what it uses
+LDFLAGS := -pthread -Wl,--as-needed
 ifeq ($(SAN),1)
 CFLAGS_BASE += -fsanitize=address,undefined -fno-sanitize-recover=all -DSLUICE_SAN=1
 LDFLAGS += -fsanitize=address,undefined

@@ -1,6 +1,6 @@
 /* main_sluice.c - the command: finds the subcommand and runs it. */
 #include "common/child.h"
-#include "sluice/chat.h"
+#include "sluice/chatcmd.h"
 #include "sluice/inspect.h"
 #include "sluice/serve.h"
 
@@ -20,7 +20,7 @@ static const struct {
 	const char *help;
 } commands[] = {
 	{"serve", serve_main, "serve a model over an OpenAI-compatible HTTP API"},
-	{"chat", chat_main, "talk to a server in the terminal"},
+	{"chat", chatcmd_main, "talk to a server in the terminal"},
 	{"inspect", inspect_main, "show what is in a model file"},
 	{"version", version_main, "print the version"},
 };

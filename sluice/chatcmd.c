@@ -1,7 +1,7 @@
-/* chat.c - `sluice chat`: one question, or a conversation, streamed to the terminal.
+/* chatcmd.c - `sluice chat`: one question, or a conversation, streamed to the terminal.
  *
  * What the server sends is shown as text: control characters are replaced, so that an answer cannot drive the terminal. */
-#include "sluice/chat.h"
+#include "sluice/chatcmd.h"
 
 #include "common/child.h"
 #include "common/mem.h"
@@ -236,7 +236,7 @@ static int chat_run(struct client *c, struct chat_opts *o)
 	return rc;
 }
 
-int chat_main(int argc, char **argv)
+int chatcmd_main(int argc, char **argv)
 {
 	const char *url = getenv("SLUICE_URL");
 	struct chat_opts o = {.url = url && url[0] ? url : "http://127.0.0.1:8000", .api_key = getenv("OPENAI_API_KEY")};
