@@ -1,0 +1,60 @@
+#!/bin/sh
+# Checks the direction of dependencies: a folder includes only what it may, and each outside library has its doors.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+bad=0
+
+# folder: the folders it may include
+allow() {
+	dir=$1
+	shift
+	for f in $(find "$dir" -name '*.c' -o -name '*.h' -o -name '*.def'); do
+		for inc in $(sed -nE 's|^#include "([a-z]+)/.*|\1|p' "$f" | sort -u); do
+			ok=0
+			for a in "$dir" "$@"; do [ "$inc" = "$a" ] && ok=1; done
+			if [ $ok = 0 ]; then
+				echo "$f includes $inc/, which $dir/ must not know"
+				bad=1
+			fi
+		done
+	done
+}
+allow common
+allow proto common
+allow kernels common
+allow frontend proto common
+allow executor proto common
+allow worker proto kernels common
+allow sluice proto common
+
+# header: the files that may include it
+door() {
+	header=$1
+	shift
+	for f in $(grep -rlE "^#include <$header>" common proto kernels frontend executor worker sluice 2>/dev/null); do
+		ok=0
+		for a in "$@"; do case "$f" in $a) ok=1 ;; esac; done
+		if [ $ok = 0 ]; then
+			echo "$f includes <$header>, whose door is $*"
+			bad=1
+		fi
+	done
+}
+door zmq.h common/zsock.c
+door msgpack.h proto/messages.c
+door llhttp.h 'frontend/conn.*'
+door curl/curl.h sluice/client.c
+door pcre2.h 'frontend/pretok.c'
+door utf8proc.h 'frontend/*'
+
+# Stems are unique: they are the prefixes of functions.
+for dup in $(find common proto kernels frontend executor worker sluice -name '*.c' -exec basename {} .c \; | sort | uniq -d); do
+	echo "two files are called $dup.c"
+	bad=1
+done
+for header in $(find common proto kernels frontend executor worker sluice -name '*.h' -exec basename {} .h \; | sort | uniq -d); do
+	echo "two files are called $header.h"
+	bad=1
+done
+[ $bad = 0 ] && echo "layers: good"
+exit $bad
