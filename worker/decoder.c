@@ -10,6 +10,8 @@
 
 #include <math.h>
 
+#define DECODER_BEAT_TOKENS 64 /* a layer takes well above the cost of a sync */
+
 /* Cosine and sine are computed in double: in float the product of a large position and a frequency has no bits left. */
 static int decoder_fill_rope(struct decoder *d, const struct modelshape *s)
 {
@@ -166,20 +168,34 @@ static void decoder_mix(struct decoder *d, const struct decoder_layer *y, float 
 	}
 }
 
-void decoder_forward(struct decoder *d, const struct kbatch *b)
+/* A large batch of a large model takes longer than others may wait for a sign of life. */
+static int decoder_beat(struct decoder *d, uint32_t n_tokens)
+{
+	int rc;
+
+	if (!d->beat || n_tokens < DECODER_BEAT_TOKENS) return ST_OK;
+	rc = kdev_sync(d->dev);
+	d->beat(d->beat_ctx);
+	return rc;
+}
+
+int decoder_forward(struct decoder *d, const struct kbatch *b)
 {
 	float *x = decoder_part(d, &d->plan.x), *h = decoder_part(d, &d->plan.h), *qkv = decoder_part(d, &d->plan.qkv);
 	float *x_out = decoder_part(d, &d->plan.x_out);
 	const struct decoder_layer *last = &d->layers[d->n_layers - 1];
+	int rc;
 
 	CHECK(b->n_tokens > 0 && b->n_tokens <= d->plan.sizes.batched_tokens_max && b->n_out <= b->n_tokens);
 	d->ops->embed(d->dev, x, d->embed, b->token_ids, b->n_tokens);
 	for (const struct decoder_layer *y = d->layers; y < last; y++) {
 		decoder_attend(d, y, b, x, h, qkv, false);
 		decoder_mix(d, y, x, h, h, b->n_tokens);
+		rc = decoder_beat(d, b->n_tokens);
+		if (rc != ST_OK) return rc;
 	}
 	decoder_attend(d, last, b, x, h, qkv, b->n_out == 0);
-	if (b->n_out == 0) return;
+	if (b->n_out == 0) return ST_OK;
 	if (b->n_out < b->n_tokens) {
 		/* q, k and v are done with: their room takes attention's wanted rows. */
 		d->ops->gather(d->dev, qkv, h, b->out_rows, b->n_out, last->heads * last->head_dim);
@@ -191,6 +207,7 @@ void decoder_forward(struct decoder *d, const struct kbatch *b)
 	}
 	d->normed = h;
 	d->ops->rms_norm(d->dev, h, x, d->output_norm, b->n_out, d->dim, d->eps);
+	return ST_OK;
 }
 
 const float *decoder_logits(struct decoder *d, uint32_t row, uint32_t n)

@@ -44,6 +44,8 @@ struct decoder {
 	size_t kv_bytes;
 	uint32_t n_blocks;
 	float *normed; /* (n_out, dim) of the batch enqueued last: input of the output matrix */
+	void (*beat)(void *ctx); /* called between the layers of a large batch; NULL: never */
+	void *beat_ctx;
 };
 
 /* Takes the activations arena and fills the rotation table. Borrows weights. ST_NO_MEMORY. */
@@ -59,8 +61,8 @@ static inline void *decoder_part(const struct decoder *d, const struct memplan_p
 	return d->arena + part->at;
 }
 
-/* Enqueues all layers for the batch. */
-void decoder_forward(struct decoder *d, const struct kbatch *b);
+/* Enqueues all layers for the batch. With `beat`, a large batch is synchronised after each layer: ST_DEVICE. */
+int decoder_forward(struct decoder *d, const struct kbatch *b) MUST_CHECK;
 
 /* Enqueues the logits of n wanted rows from `row` on, n <= plan.logits_rows, and returns where they will be: (n, vocab), until
  * the next call's operations run. */

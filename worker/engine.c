@@ -247,6 +247,12 @@ int engine_kv_init(struct engine *e, uint32_t n_blocks, struct errbuf *err)
 	return ST_OK;
 }
 
+void engine_set_beat(struct engine *e, void (*beat)(void *ctx), void *ctx)
+{
+	e->decoder.beat = beat;
+	e->decoder.beat_ctx = ctx;
+}
+
 void engine_reset(struct engine *e)
 {
 	if (e->batch) batch_reset(e->batch);
@@ -312,8 +318,8 @@ static int engine_run(struct engine *e, const struct batch_run *run)
 	int rc;
 
 	kdev_upload(e->dev, input, run->input, run->bytes);
-	decoder_forward(&e->decoder, &b);
-	rc = engine_draw(e, run, input);
+	rc = decoder_forward(&e->decoder, &b);
+	if (rc == ST_OK) rc = engine_draw(e, run, input);
 	return rc == ST_OK ? kdev_sync(e->dev) : rc;
 }
 
