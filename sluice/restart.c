@@ -29,7 +29,6 @@ enum restart_action restart_step(struct restart *r, uint64_t now)
 	}
 	if (now < r->spawn_ns) return RESTART_NOTHING;
 	r->state = RESTART_STARTING;
-	r->has_failed = false;
 	return RESTART_SPAWN;
 }
 

@@ -38,7 +38,7 @@ struct restart {
 	uint32_t start_failures; /* while never ready */
 	uint32_t deaths;         /* all, for the log and the metrics */
 	bool ever_ready, draining;
-	bool has_failed;         /* this life has sent `failed` */
+	bool has_failed;         /* has sent `failed`; ends it only when it was never ready */
 	int exit_code;           /* FAILED: for the supervisor's own exit */
 };
 
