@@ -38,13 +38,13 @@ static void ipcdir_remove(const char *path)
 /* True when `path` is a folder of ours whose supervisor is gone. */
 static bool ipcdir_is_stale(const char *path)
 {
-	char lock[512];
+	char lock[520]; /* path and "/lock" */
 	struct stat st;
 	bool stale;
 	int fd;
 
 	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid()) return false;
-	snprintf(lock, sizeof(lock), "%s/lock", path);
+	if (snprintf(lock, sizeof(lock), "%s/lock", path) >= (int)sizeof(lock)) return false;
 	fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0) return false; /* being made by another supervisor right now, or not ours */
 	stale = flock(fd, LOCK_EX | LOCK_NB) == 0;

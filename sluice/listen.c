@@ -114,7 +114,7 @@ int listen_open(struct listen *l, const char *host, uint16_t port, uint32_t n, s
 {
 	struct sockaddr_storage addr;
 	int rc, lock_fd;
-	socklen_t len;
+	socklen_t len = 0;
 
 	*l = (struct listen){0};
 	rc = listen_resolve(host, port, &addr, &len, err);
