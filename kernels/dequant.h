@@ -8,8 +8,30 @@
 /* Writes the block's block_len values. */
 typedef void dequant_block_fn(const uint8_t *block, float *out);
 
-#define DEQUANT_FUNCTIONS(F)                                                                                          \
-	F(Q4_0, dequant_q4_0) F(Q4_1, dequant_q4_1) F(Q5_0, dequant_q5_0) F(Q5_1, dequant_q5_1) F(Q8_0, dequant_q8_0)
+#define DEQUANT_FUNCTIONS(F)        \
+	F(Q4_0, dequant_q4_0)       \
+	F(Q4_1, dequant_q4_1)       \
+	F(Q5_0, dequant_q5_0)       \
+	F(Q5_1, dequant_q5_1)       \
+	F(Q8_0, dequant_q8_0)       \
+	F(Q2_K, dequant_q2_k)       \
+	F(Q3_K, dequant_q3_k)       \
+	F(Q4_K, dequant_q4_k)       \
+	F(Q5_K, dequant_q5_k)       \
+	F(Q6_K, dequant_q6_k)       \
+	F(IQ4_NL, dequant_iq4_nl)   \
+	F(IQ4_XS, dequant_iq4_xs)   \
+	F(IQ2_XXS, dequant_iq2_xxs) \
+	F(IQ2_XS, dequant_iq2_xs)   \
+	F(IQ2_S, dequant_iq2_s)     \
+	F(IQ3_XXS, dequant_iq3_xxs) \
+	F(IQ3_S, dequant_iq3_s)     \
+	F(IQ1_S, dequant_iq1_s)     \
+	F(IQ1_M, dequant_iq1_m)     \
+	F(TQ1_0, dequant_tq1_0)     \
+	F(TQ2_0, dequant_tq2_0)     \
+	F(MXFP4, dequant_mxfp4)     \
+	F(NVFP4, dequant_nvfp4)
 
 #define DEQUANT_DECLARE(type, name) void name(const uint8_t *block, float *out);
 DEQUANT_FUNCTIONS(DEQUANT_DECLARE)
