@@ -67,8 +67,11 @@ enum modelshape_role {
 	MODELSHAPE_ROLE_COUNT
 };
 
-/* Types of matrices that are built; the kernels' tests compare this list with what the devices can do. */
-#define MODELSHAPE_TYPES(T) T(F32) T(F16) T(BF16) T(Q8_0) T(Q4_0) T(Q4_1)
+/* Types of matrices that are built: what the kernels can multiply with (test_modelshape compares the two lists). */
+#define MODELSHAPE_TYPES(T)                                                                             \
+	T(F32) T(F16) T(BF16) T(Q8_0) T(Q4_0) T(Q4_1) T(Q5_0) T(Q5_1)                                   \
+	T(Q2_K) T(Q3_K) T(Q4_K) T(Q5_K) T(Q6_K) T(IQ4_NL) T(IQ4_XS) T(IQ2_XXS) T(IQ2_XS) T(IQ2_S)       \
+	T(IQ3_XXS) T(IQ3_S) T(IQ1_S) T(IQ1_M) T(TQ1_0) T(TQ2_0) T(MXFP4) T(NVFP4)
 
 bool modelshape_type_built(enum ggtype type);
 

@@ -274,7 +274,6 @@ static void values_of_the_wrong_kind_or_range_are_named(void **state)
 
 /* ---- refusals: files ---- */
 
-/* clang-format off: one change a line reads as a table */
 static void set_magic(struct gguf_writer *w)
 {
 	memcpy(w->magic, "GGUX", 4);
@@ -452,7 +451,6 @@ static void too_large(struct gguf_writer *w)
 {
 	w->tensors[1].dims[0] = 3200;
 }
-/* clang-format on */
 
 static const struct refusal {
 	const char *name;

@@ -2,6 +2,7 @@
  * by name. */
 #include "common/modelshape.h"
 #include "common/preflight.h"
+#include "kernels/kernels.h"
 #include "tests/support/gguf_touch.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_file.h"
@@ -112,7 +113,18 @@ static void every_built_type_and_padding_load(void **state)
 					 gguf_find_tensor(g, "token_embd.weight"));
 		gguf_close(g);
 	}
-	assert_false(modelshape_type_built(GGTYPE_Q6_K));
+}
+
+static void the_types_are_those_of_the_kernels(void **state)
+{
+#define TYPE_NUMBER(name, number, len, bytes) number,
+	static const uint32_t numbers[] = {GGTYPES(TYPE_NUMBER)};
+#undef TYPE_NUMBER
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(numbers); i++)
+		if (modelshape_type_built((enum ggtype)numbers[i]) != kdequant_supported((enum ggtype)numbers[i]))
+			fail_msg("%s is in one list and not in the other", ggtype_info(numbers[i])->name);
 }
 
 static void rotary_frequencies_follow_base_factor_and_scaling(void **state)
@@ -169,7 +181,6 @@ static void keys_with_a_default_may_be_missing(void **state)
 
 enum change { DROP, U32, I32, F32, STR, DIMS, TYPE, EXTRA, LIST };
 
-/* clang-format off: a case a line */
 static const struct refusal {
 	enum change change;
 	const char *name;
@@ -242,8 +253,8 @@ static const struct refusal {
 	 "tensor output.weight has the shape [265, 64]; expected [64, 265]"},
 	{DIMS, "output_norm.weight", 2032, "", ST_INVALID,
 	 "tensor output_norm.weight has the shape [32, 2]; expected [64]"},
-	{TYPE, "blk.1.attn_q.weight", GGTYPE_IQ4_NL, "", ST_UNSUPPORTED,
-	 "tensor blk.1.attn_q.weight has the type IQ4_NL, which is not supported; supported: F32 F16"},
+	{TYPE, "blk.1.attn_q.weight", GGTYPE_I8, "", ST_UNSUPPORTED,
+	 "tensor blk.1.attn_q.weight has the type I8, which is not supported; supported: F32 F16"},
 	{TYPE, "blk.1.attn_norm.weight", GGTYPE_F16, "", ST_UNSUPPORTED,
 	 "tensor blk.1.attn_norm.weight has the type F16; supported: F32"},
 	{EXTRA, "blk.0.attn_q.bias", 64, "", ST_UNSUPPORTED, "tensor blk.0.attn_q.bias is not one of a llama model"},
@@ -253,7 +264,6 @@ static const struct refusal {
 	{EXTRA, "rope_freqs.weight", 8, "", ST_INVALID, "tensor rope_freqs.weight: value 0 is 0"},
 	{EXTRA, "v.patch_embd.weight", 8, "", ST_UNSUPPORTED, "tensor v.patch_embd.weight"},
 };
-/* clang-format on */
 
 static void refusal_apply(const struct refusal *c, struct gguf_writer *w)
 {
@@ -421,6 +431,21 @@ static void golden_files_without_a_usable_architecture_are_refused(void **state)
 	}
 }
 
+static void the_recorded_tiny_model_loads(void **state)
+{
+	struct modelshape s;
+	struct errbuf err;
+	size_t len;
+	char *bytes = golden_text("tiny/gguf-llama/model.gguf", &len);
+
+	if (!bytes) skip();
+	if (check_bytes(bytes, len, &s, &err) != ST_OK) fail_msg("%s", err.text);
+	assert_int_equal(s.n_layers, 2);
+	assert_int_equal(s.head_dim, 32);
+	assert_int_equal(s.vocab, 512);
+	free(bytes);
+}
+
 static void the_default_model_has_its_known_shape(void **state)
 {
 	const char *path = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
@@ -451,12 +476,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_model_is_read_as_written),
 		cmocka_unit_test(every_built_type_and_padding_load),
+		cmocka_unit_test(the_types_are_those_of_the_kernels),
 		cmocka_unit_test(rotary_frequencies_follow_base_factor_and_scaling),
 		cmocka_unit_test(keys_with_a_default_may_be_missing),
 		cmocka_unit_test(what_cannot_be_is_refused_by_name),
 		cmocka_unit_test(preflight_checks_file_and_shape),
 		cmocka_unit_test(no_single_byte_makes_it_crash),
 		cmocka_unit_test(golden_files_without_a_usable_architecture_are_refused),
+		cmocka_unit_test(the_recorded_tiny_model_loads),
 		cmocka_unit_test(the_default_model_has_its_known_shape),
 	};
 
