@@ -14,6 +14,7 @@
 struct gguf;
 struct strbuf;
 struct tokenizer;
+struct vocab_lists;
 
 #define TOKEN_NONE UINT32_MAX
 
@@ -30,7 +31,8 @@ void token_vec_release(struct token_vec *v);
 void token_vec_push(struct token_vec *v, uint32_t id);
 
 /* One stretch of a text to encode. Stretches are joined before pre-tokenization (a border does not split words), but a
- * control token is recognised only where it lies wholly within stretches that allow it. */
+ * control token is recognised only where it lies wholly within stretches that allow it. Ill-formed bytes are repaired
+ * stretch by stretch. */
 struct token_part {
 	const char *text; /* UTF-8; ill-formed bytes are replaced by U+FFFD, one for each maximal subpart */
 	size_t len;
@@ -39,6 +41,8 @@ struct token_part {
 
 /* err names the file, the key and what was found. The gguf may be closed afterwards. */
 int tokenizer_from_gguf(struct tokenizer **out, const struct gguf *g, struct errbuf *err) MUST_CHECK;
+/* The same from lists (frontend/vocab.h), for vocabularies that come from elsewhere. */
+int tokenizer_from_lists(struct tokenizer **out, const struct vocab_lists *l, struct errbuf *err) MUST_CHECK;
 void tokenizer_free(struct tokenizer *t);
 
 /* Appends the ids of the joined parts; no BOS. Time O(n log n) also for one long word; stops early once out overflows. */

@@ -1,0 +1,47 @@
+/* bpe.h - byte-pair merges: joins neighbouring tokens, the most important pair first.
+ *
+ * Inside the tokenizer only. */
+#ifndef SLUICE_BPE_H
+#define SLUICE_BPE_H
+
+#include "common/base.h"
+#include "common/errbuf.h"
+
+struct vocab;
+struct vocab_index;
+
+struct bpe_merge {
+	uint32_t left, right, result; /* token ids */
+};
+
+struct bpe {
+	struct bpe_merge *merges; /* by rank */
+	uint32_t n;
+	uint32_t *slots; /* hash of (left, right): rank and a few bits of the hash, see bpe.c */
+	unsigned slot_bits;
+};
+
+/* Memory for words that are long; reused from word to word. Zero it before the first use. */
+struct bpe_scratch {
+	uint32_t *nodes; /* prev, next, rank of each symbol */
+	size_t nodes_cap;
+	uint64_t *heap; /* (rank, position), smallest first */
+	size_t heap_len, heap_cap;
+};
+
+/* Reads the merges of index->lists. Refused: no separator, or a token that is not in the vocabulary. */
+int bpe_init(struct bpe *b, const struct vocab *v, const struct vocab_index *index, struct errbuf *err) MUST_CHECK;
+void bpe_release(struct bpe *b);
+void bpe_scratch_release(struct bpe_scratch *s);
+
+/* Joins what can be joined among ids[0..n), in place: again and again the pair of the lowest rank, the leftmost of equals.
+ * Returns the new number. Time O(n log n). */
+size_t bpe_merge(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s);
+
+/* The same by scanning for the lowest rank each time, O(n * n): for short words, and as the plain twin of the above. */
+size_t bpe_merge_plain(const struct bpe *b, uint32_t *ids, size_t n, uint32_t *ranks);
+
+/* The same with linked symbols and a heap. */
+size_t bpe_merge_heap(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s);
+
+#endif
