@@ -274,183 +274,51 @@ static void values_of_the_wrong_kind_or_range_are_named(void **state)
 
 /* ---- refusals: files ---- */
 
-static void set_magic(struct gguf_writer *w)
-{
-	memcpy(w->magic, "GGUX", 4);
-}
-static void set_version_1(struct gguf_writer *w)
-{
-	w->version = 1;
-}
-static void set_version_4(struct gguf_writer *w)
-{
-	w->version = 4;
-}
-static void set_swapped(struct gguf_writer *w)
-{
-	w->version = 0x03000000;
-}
-static void many_keys(struct gguf_writer *w)
-{
-	w->n_kvs = 1ull << 60;
-}
-static void keys_max(struct gguf_writer *w)
-{
-	w->n_kvs = UINT64_MAX - 1;
-}
-static void one_key_too_many(struct gguf_writer *w)
-{
-	w->n_kvs = w->kv_len + 1;
-}
-static void many_tensors(struct gguf_writer *w)
-{
-	w->n_tensors = 1ull << 60;
-}
-static void one_tensor_too_many(struct gguf_writer *w)
-{
-	w->n_tensors = w->tensor_len + 1;
-}
-static void string_wraps(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "k", 1, GGUF_STR, "\xf7\xff\xff\xff\xff\xff\xff\xff", 8);
-}
-static void string_long(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "k", 1, GGUF_STR, "\0\0\0\0\0\0\0\x40", 8);
-}
-static void value_type(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "k", 1, 13, "12345678", 8);
-}
-static void element_type(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x4d\0\0\0\0\0\0\0\0\0\0\x10", 12);
-}
-static void array_of_arrays(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x09\0\0\0\1\0\0\0\0\0\0\0", 12);
-}
-static void array_wraps(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x04\0\0\0\0\0\0\0\0\0\0\x40", 12);
-}
-static void strings_many(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x08\0\0\0\0\0\0\0\0\0\0\x20", 12);
-}
-static void bool_two(struct gguf_writer *w)
-{
-	gguf_writer_bool(w, "bool", 2);
-}
-static void bools_two(struct gguf_writer *w)
-{
-	gguf_writer_array(w, "bools", GGUF_BOOL, "\1\0\2", 3);
-}
-static void key_empty(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "", 0, GGUF_U8, "", 1);
-}
-static void key_twice(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "u32", 3, GGUF_U8, "", 1);
-}
-static void key_bytes(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "a\xff\xfe", 3, GGUF_U8, "", 1);
-}
-static void key_zero(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "a\0b", 3, GGUF_U8, "", 1);
-}
-static void key_escape(struct gguf_writer *w)
-{
-	gguf_writer_raw(w, "a\x1b[2J", 5, GGUF_U8, "", 1);
-}
-static void align_zero(struct gguf_writer *w)
-{
-	gguf_writer_u32(w, "general.alignment", 0);
-}
-static void align_24(struct gguf_writer *w)
-{
-	gguf_writer_u32(w, "general.alignment", 24);
-}
-static void align_4(struct gguf_writer *w)
-{
-	gguf_writer_u32(w, "general.alignment", 4);
-}
-static void align_huge(struct gguf_writer *w)
-{
-	gguf_writer_u32(w, "general.alignment", 1u << 31);
-}
-static void align_text(struct gguf_writer *w)
-{
-	gguf_writer_str(w, "general.alignment", "32");
-}
-static void split_keys(struct gguf_writer *w)
-{
-	gguf_writer_u32(w, "split.count", 3);
-}
-static void split_negative(struct gguf_writer *w)
-{
-	gguf_writer_i32(w, "split.count", -3);
-}
-static void tensor_twice(struct gguf_writer *w)
-{
-	gguf_writer_tensor(w, "a.weight", GGTYPE_F32, 1, (uint64_t[]){4}, NULL, 0);
-}
-static void tensor_unnamed(struct gguf_writer *w)
-{
-	gguf_writer_tensor(w, "", GGTYPE_F32, 1, (uint64_t[]){4}, NULL, 0);
-}
-static void tensor_type(struct gguf_writer *w)
-{
-	w->tensors[1].type = 4;
-}
-static void dims_none(struct gguf_writer *w)
-{
-	w->tensors[1].n_dims = 0;
-}
-static void dims_five(struct gguf_writer *w)
-{
-	w->tensors[1].n_dims = 5;
-}
-static void dim_zero(struct gguf_writer *w)
-{
-	w->tensors[0].dims[1] = 0;
-}
-static void dims_wrap(struct gguf_writer *w)
-{
-	w->tensors[0].dims[0] = w->tensors[0].dims[1] = 1ull << 40;
-}
-static void bytes_wrap(struct gguf_writer *w)
-{
-	w->tensors[0].dims[0] = 1ull << 62;
-	w->tensors[0].dims[1] = 1;
-}
-static void row_odd(struct gguf_writer *w)
-{
-	w->tensors[1].dims[0] = 33;
-}
-static void offset_odd(struct gguf_writer *w)
-{
-	w->tensors[1].offset = 7;
-}
-static void offset_wraps(struct gguf_writer *w)
-{
-	w->tensors[1].offset = UINT64_MAX - 31;
-}
-static void offset_beyond(struct gguf_writer *w)
-{
-	w->tensors[1].offset = 4096;
-}
-static void offset_same(struct gguf_writer *w)
-{
-	w->tensors[1].offset = 0;
-}
-static void too_large(struct gguf_writer *w)
-{
-	w->tensors[1].dims[0] = 3200;
-}
+/* clang-format off */
+static void set_magic(struct gguf_writer *w) { memcpy(w->magic, "GGUX", 4); }
+static void set_version_1(struct gguf_writer *w) { w->version = 1; }
+static void set_version_4(struct gguf_writer *w) { w->version = 4; }
+static void set_swapped(struct gguf_writer *w) { w->version = 0x03000000; }
+static void many_keys(struct gguf_writer *w) { w->n_kvs = 1ull << 60; }
+static void keys_max(struct gguf_writer *w) { w->n_kvs = UINT64_MAX - 1; }
+static void one_key_too_many(struct gguf_writer *w) { w->n_kvs = w->kv_len + 1; }
+static void many_tensors(struct gguf_writer *w) { w->n_tensors = 1ull << 60; }
+static void one_tensor_too_many(struct gguf_writer *w) { w->n_tensors = w->tensor_len + 1; }
+static void string_wraps(struct gguf_writer *w) { gguf_writer_raw(w, "k", 1, GGUF_STR, "\xf7\xff\xff\xff\xff\xff\xff\xff", 8); }
+static void string_long(struct gguf_writer *w) { gguf_writer_raw(w, "k", 1, GGUF_STR, "\0\0\0\0\0\0\0\x40", 8); }
+static void value_type(struct gguf_writer *w) { gguf_writer_raw(w, "k", 1, 13, "12345678", 8); }
+static void element_type(struct gguf_writer *w) { gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x4d\0\0\0\0\0\0\0\0\0\0\x10", 12); }
+static void array_of_arrays(struct gguf_writer *w) { gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x09\0\0\0\1\0\0\0\0\0\0\0", 12); }
+static void array_wraps(struct gguf_writer *w) { gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x04\0\0\0\0\0\0\0\0\0\0\x40", 12); }
+static void strings_many(struct gguf_writer *w) { gguf_writer_raw(w, "k", 1, GGUF_ARR, "\x08\0\0\0\0\0\0\0\0\0\0\x20", 12); }
+static void bool_two(struct gguf_writer *w) { gguf_writer_bool(w, "bool", 2); }
+static void bools_two(struct gguf_writer *w) { gguf_writer_array(w, "bools", GGUF_BOOL, "\1\0\2", 3); }
+static void key_empty(struct gguf_writer *w) { gguf_writer_raw(w, "", 0, GGUF_U8, "", 1); }
+static void key_twice(struct gguf_writer *w) { gguf_writer_raw(w, "u32", 3, GGUF_U8, "", 1); }
+static void key_bytes(struct gguf_writer *w) { gguf_writer_raw(w, "a\xff\xfe", 3, GGUF_U8, "", 1); }
+static void key_zero(struct gguf_writer *w) { gguf_writer_raw(w, "a\0b", 3, GGUF_U8, "", 1); }
+static void key_escape(struct gguf_writer *w) { gguf_writer_raw(w, "a\x1b[2J", 5, GGUF_U8, "", 1); }
+static void align_zero(struct gguf_writer *w) { gguf_writer_u32(w, "general.alignment", 0); }
+static void align_24(struct gguf_writer *w) { gguf_writer_u32(w, "general.alignment", 24); }
+static void align_4(struct gguf_writer *w) { gguf_writer_u32(w, "general.alignment", 4); }
+static void align_huge(struct gguf_writer *w) { gguf_writer_u32(w, "general.alignment", 1u << 31); }
+static void align_text(struct gguf_writer *w) { gguf_writer_str(w, "general.alignment", "32"); }
+static void split_keys(struct gguf_writer *w) { gguf_writer_u32(w, "split.count", 3); }
+static void split_negative(struct gguf_writer *w) { gguf_writer_i32(w, "split.count", -3); }
+static void tensor_twice(struct gguf_writer *w) { gguf_writer_tensor(w, "a.weight", GGTYPE_F32, 1, (uint64_t[]){4}, NULL, 0); }
+static void tensor_unnamed(struct gguf_writer *w) { gguf_writer_tensor(w, "", GGTYPE_F32, 1, (uint64_t[]){4}, NULL, 0); }
+static void tensor_type(struct gguf_writer *w) { w->tensors[1].type = 4; }
+static void dims_none(struct gguf_writer *w) { w->tensors[1].n_dims = 0; }
+static void dims_five(struct gguf_writer *w) { w->tensors[1].n_dims = 5; }
+static void dim_zero(struct gguf_writer *w) { w->tensors[0].dims[1] = 0; }
+static void dims_wrap(struct gguf_writer *w) { w->tensors[0].dims[0] = w->tensors[0].dims[1] = 1ull << 40; }
+static void bytes_wrap(struct gguf_writer *w) { w->tensors[0].dims[0] = 1ull << 62; w->tensors[0].dims[1] = 1; }
+static void row_odd(struct gguf_writer *w) { w->tensors[1].dims[0] = 33; }
+static void offset_odd(struct gguf_writer *w) { w->tensors[1].offset = 7; }
+static void offset_wraps(struct gguf_writer *w) { w->tensors[1].offset = UINT64_MAX - 31; }
+static void offset_beyond(struct gguf_writer *w) { w->tensors[1].offset = 4096; }
+static void offset_same(struct gguf_writer *w) { w->tensors[1].offset = 0; }
+static void too_large(struct gguf_writer *w) { w->tensors[1].dims[0] = 3200; }
 
 static const struct refusal {
 	const char *name;
@@ -497,14 +365,13 @@ static const struct refusal {
 	{"elements overflow", dims_wrap, ST_CORRUPT, "the size of tensor a.weight overflows"},
 	{"bytes overflow", bytes_wrap, ST_CORRUPT, "the size of tensor a.weight overflows"},
 	{"row not of whole blocks", row_odd, ST_CORRUPT, "tensor b.weight: rows of 33 elements"},
-	{"offset misaligned", offset_odd, ST_CORRUPT,
-	 "tensor b.weight: its offset 7 is not a multiple of the alignment 32"},
+	{"offset misaligned", offset_odd, ST_CORRUPT, "tensor b.weight: its offset 7 is not a multiple of the alignment 32"},
 	{"offset wraps", offset_wraps, ST_CORRUPT, "tensor b.weight (offset 18446744073709551584"},
 	{"offset beyond the end", offset_beyond, ST_CORRUPT, "tensor b.weight (offset 4096"},
 	{"overlap", offset_same, ST_CORRUPT, "a.weight and b.weight overlap"},
-	{"data beyond the end", too_large, ST_CORRUPT,
-	 "tensor b.weight (offset 32, size 3400) goes beyond the end of file"},
+	{"data beyond the end", too_large, ST_CORRUPT, "tensor b.weight (offset 32, size 3400) goes beyond the end of file"},
 };
+/* clang-format on */
 
 static void each_kind_of_fault_is_refused_by_name(void **state)
 {

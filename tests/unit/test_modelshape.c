@@ -181,6 +181,7 @@ static void keys_with_a_default_may_be_missing(void **state)
 
 enum change { DROP, U32, I32, F32, STR, DIMS, TYPE, EXTRA, LIST };
 
+/* clang-format off */
 static const struct refusal {
 	enum change change;
 	const char *name;
@@ -190,8 +191,7 @@ static const struct refusal {
 	const char *words;
 } refusals[] = {
 	{DROP, "general.architecture", 0, "", ST_NOT_FOUND, "key general.architecture is missing"},
-	{STR, "general.architecture", 0, "nosuch", ST_UNSUPPORTED,
-	 "architecture \"nosuch\" (general.architecture) is not supported; supported: llama"},
+	{STR, "general.architecture", 0, "nosuch", ST_UNSUPPORTED, "architecture \"nosuch\" (general.architecture) is not supported; supported: llama"},
 	{STR, "general.architecture", 0, "a\x1b[0mb", ST_UNSUPPORTED, "architecture \"a\\x1b[0mb\""},
 	{STR, "general.architecture", 0, "", ST_UNSUPPORTED, "architecture \"\""},
 	{U32, "general.architecture", 5, "", ST_INVALID, "general.architecture has the wrong type"},
@@ -199,29 +199,23 @@ static const struct refusal {
 	{U32, "llama.block_count", 0, "", ST_INVALID, "llama.block_count is 0; expected 1 to"},
 	{U32, "llama.block_count", 100000, "", ST_INVALID, "llama.block_count is 100000"},
 	{U32, "llama.block_count", 3, "", ST_NOT_FOUND, "tensor blk.2.attn_norm.weight is missing"},
-	{U32, "llama.block_count", 1, "", ST_UNSUPPORTED,
-	 "tensor blk.1.attn_norm.weight is not one of a llama model with 1 layers"},
-	{STR, "llama.block_count", 0, "2", ST_INVALID,
-	 "llama.block_count has the wrong type: str, expected an integer"},
+	{U32, "llama.block_count", 1, "", ST_UNSUPPORTED, "tensor blk.1.attn_norm.weight is not one of a llama model with 1 layers"},
+	{STR, "llama.block_count", 0, "2", ST_INVALID, "llama.block_count has the wrong type: str, expected an integer"},
 	{DROP, "llama.embedding_length", 0, "", ST_NOT_FOUND, "llama.embedding_length is missing"},
 	{U32, "llama.embedding_length", 0, "", ST_INVALID, "llama.embedding_length is 0"},
 	{U32, "llama.embedding_length", 128, "", ST_INVALID, "has the shape"},
 	{I32, "llama.embedding_length", -64, "", ST_INVALID, "llama.embedding_length is -64"},
 	{DROP, "llama.feed_forward_length", 0, "", ST_NOT_FOUND, "llama.feed_forward_length is missing"},
-	{U32, "llama.feed_forward_length", 64, "", ST_INVALID,
-	 "tensor blk.0.ffn_gate.weight has the shape [64, 128]; expected [64, 64]"},
+	{U32, "llama.feed_forward_length", 64, "", ST_INVALID, "tensor blk.0.ffn_gate.weight has the shape [64, 128]; expected [64, 64]"},
 	{LIST, "llama.feed_forward_length", 0, "", ST_INVALID, "array of i32"},
 	{U32, "llama.context_length", 0, "", ST_INVALID, "llama.context_length is 0"},
 	{DROP, "llama.context_length", 0, "", ST_NOT_FOUND, "llama.context_length is missing"},
 	{U32, "llama.attention.head_count", 0, "", ST_INVALID, "llama.attention.head_count is 0"},
 	{DROP, "llama.attention.head_count", 0, "", ST_NOT_FOUND, "llama.attention.head_count is missing"},
-	{U32, "llama.attention.head_count", 6, "", ST_INVALID,
-	 "llama.embedding_length 64 is not a multiple of llama.attention.head_count 6"},
-	{U32, "llama.attention.head_count_kv", 3, "", ST_INVALID,
-	 "head_count 4 is not a multiple of llama.attention.head_count_kv 3"},
+	{U32, "llama.attention.head_count", 6, "", ST_INVALID, "llama.embedding_length 64 is not a multiple of llama.attention.head_count 6"},
+	{U32, "llama.attention.head_count_kv", 3, "", ST_INVALID, "head_count 4 is not a multiple of llama.attention.head_count_kv 3"},
 	{U32, "llama.attention.head_count_kv", 0, "", ST_INVALID, "head_count_kv is 0"},
-	{U32, "llama.attention.head_count_kv", 4, "", ST_INVALID,
-	 "tensor blk.0.attn_k.weight has the shape [64, 32]; expected [64, 64]"},
+	{U32, "llama.attention.head_count_kv", 4, "", ST_INVALID, "tensor blk.0.attn_k.weight has the shape [64, 32]; expected [64, 64]"},
 	{LIST, "llama.attention.head_count_kv", 0, "", ST_INVALID, "head_count_kv has the wrong type: array of i32"},
 	{U32, "llama.attention.key_length", 15, "", ST_UNSUPPORTED, "value_length"},
 	{U32, "llama.attention.key_length", 0, "", ST_INVALID, "key_length is 0"},
@@ -235,28 +229,21 @@ static const struct refusal {
 	{U32, "llama.rope.dimension_count", 7, "", ST_INVALID, "dimension_count is 7; expected an even number"},
 	{F32, "llama.rope.freq_base", INFINITY, "", ST_INVALID, "freq_base is inf"},
 	{F32, "llama.rope.freq_base", 0, "", ST_INVALID, "freq_base is 0"},
-	{STR, "llama.rope.scaling.type", 0, "yarn", ST_UNSUPPORTED,
-	 "llama.rope.scaling.type \"yarn\" is not supported"},
+	{STR, "llama.rope.scaling.type", 0, "yarn", ST_UNSUPPORTED, "llama.rope.scaling.type \"yarn\" is not supported"},
 	{U32, "llama.rope.scaling.type", 1, "", ST_INVALID, "llama.rope.scaling.type has the wrong type"},
 	{F32, "llama.rope.scaling.factor", NAN, "", ST_INVALID, "llama.rope.scaling.factor is nan"},
 	{F32, "llama.rope.scaling.factor", 1e-9, "", ST_INVALID, "llama.rope.scaling.factor is 1e-09"},
 	{F32, "llama.rope.scale_linear", -2, "", ST_INVALID, "llama.rope.scale_linear is -2"},
 	{U32, "llama.expert_count", 8, "", ST_UNSUPPORTED, "mixture of experts (llama.expert_count 8)"},
-	{LIST, "tokenizer.ggml.tokens", 0, "", ST_INVALID,
-	 "tokenizer.ggml.tokens) has 300 tokens, but token_embd.weight only 265 rows"},
+	{LIST, "tokenizer.ggml.tokens", 0, "", ST_INVALID, "tokenizer.ggml.tokens) has 300 tokens, but token_embd.weight only 265 rows"},
 	{DROP, "token_embd.weight", 0, "", ST_NOT_FOUND, "tensor token_embd.weight is missing"},
 	{DROP, "output_norm.weight", 0, "", ST_NOT_FOUND, "tensor output_norm.weight is missing"},
 	{DROP, "blk.1.ffn_down.weight", 0, "", ST_NOT_FOUND, "tensor blk.1.ffn_down.weight is missing"},
-	{DIMS, "blk.0.attn_k.weight", 64032, "", ST_INVALID,
-	 "tensor blk.0.attn_k.weight has the shape [32, 64]; expected [64, 32]"},
-	{DIMS, "output.weight", 64265, "", ST_INVALID,
-	 "tensor output.weight has the shape [265, 64]; expected [64, 265]"},
-	{DIMS, "output_norm.weight", 2032, "", ST_INVALID,
-	 "tensor output_norm.weight has the shape [32, 2]; expected [64]"},
-	{TYPE, "blk.1.attn_q.weight", GGTYPE_I8, "", ST_UNSUPPORTED,
-	 "tensor blk.1.attn_q.weight has the type I8, which is not supported; supported: F32 F16"},
-	{TYPE, "blk.1.attn_norm.weight", GGTYPE_F16, "", ST_UNSUPPORTED,
-	 "tensor blk.1.attn_norm.weight has the type F16; supported: F32"},
+	{DIMS, "blk.0.attn_k.weight", 64032, "", ST_INVALID, "tensor blk.0.attn_k.weight has the shape [32, 64]; expected [64, 32]"},
+	{DIMS, "output.weight", 64265, "", ST_INVALID, "tensor output.weight has the shape [265, 64]; expected [64, 265]"},
+	{DIMS, "output_norm.weight", 2032, "", ST_INVALID, "tensor output_norm.weight has the shape [32, 2]; expected [64]"},
+	{TYPE, "blk.1.attn_q.weight", GGTYPE_I8, "", ST_UNSUPPORTED, "tensor blk.1.attn_q.weight has the type I8, which is not supported; supported: F32 F16"},
+	{TYPE, "blk.1.attn_norm.weight", GGTYPE_F16, "", ST_UNSUPPORTED, "tensor blk.1.attn_norm.weight has the type F16; supported: F32"},
 	{EXTRA, "blk.0.attn_q.bias", 64, "", ST_UNSUPPORTED, "tensor blk.0.attn_q.bias is not one of a llama model"},
 	{EXTRA, "blk.2.attn_norm.weight", 64, "", ST_UNSUPPORTED, "tensor blk.2.attn_norm.weight"},
 	{EXTRA, "blk.00.attn_norm.weight", 64, "", ST_UNSUPPORTED, "tensor blk.00.attn_norm.weight"},
@@ -264,6 +251,7 @@ static const struct refusal {
 	{EXTRA, "rope_freqs.weight", 8, "", ST_INVALID, "tensor rope_freqs.weight: value 0 is 0"},
 	{EXTRA, "v.patch_embd.weight", 8, "", ST_UNSUPPORTED, "tensor v.patch_embd.weight"},
 };
+/* clang-format on */
 
 static void refusal_apply(const struct refusal *c, struct gguf_writer *w)
 {
