@@ -77,6 +77,11 @@ bool arena_extend(struct arena *a, const void *end, size_t n)
 	return true;
 }
 
+void arena_shrink(struct arena *a, const void *end, size_t n)
+{
+	if (a->pos && end == a->pos) a->pos -= n;
+}
+
 char *arena_strndup(struct arena *a, const char *s, size_t len)
 {
 	char *p = arena_alloc(a, len + 1, 1);

@@ -33,6 +33,9 @@ void *arena_alloc(struct arena *a, size_t n, size_t align);
  * This makes repeated appending cheap: only the newest owner of a text can grow it, older views keep their length. */
 bool arena_extend(struct arena *a, const void *end, size_t n);
 
+/* Gives back the last n bytes of the piece that ends at `end`, when it is the last one. */
+void arena_shrink(struct arena *a, const void *end, size_t n);
+
 /* A terminated copy of s[0..len), or NULL. */
 char *arena_strndup(struct arena *a, const char *s, size_t len);
 
