@@ -1,0 +1,191 @@
+/* test_zsock.c - sockets in a real loop: order, the MAC, the high-water mark and its end, long paths, floods. */
+#include "common/clock.h"
+#include "common/mem.h"
+#include "common/zsock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const uint8_t key_a[ZSOCK_KEY_BYTES] = {1}, key_b[ZSOCK_KEY_BYTES] = {2};
+
+struct box {
+	uv_loop_t loop;
+	struct zctx *z;
+	char dir[64], path[96];
+	uint32_t n_received, next;
+	bool wrong, ready_called;
+};
+
+static void on_message(void *ctx, const void *data, size_t len)
+{
+	struct box *b = ctx;
+	uint32_t n;
+
+	memcpy(&n, data, sizeof(n));
+	b->wrong = b->wrong || len < 4 || n != b->next;
+	b->next++;
+	b->n_received++;
+}
+
+static void on_ready(void *ctx)
+{
+	((struct box *)ctx)->ready_called = true;
+}
+
+static void box_init(struct box *b)
+{
+	memset(b, 0, sizeof(*b));
+	snprintf(b->dir, sizeof(b->dir), "/tmp/sluice-test-XXXXXX");
+	assert_non_null(mkdtemp(b->dir));
+	snprintf(b->path, sizeof(b->path), "%s/s", b->dir);
+	uv_loop_init(&b->loop);
+	b->z = zctx_new(key_a, 1 << 20);
+}
+
+static void box_release(struct box *b)
+{
+	uv_run(&b->loop, UV_RUN_DEFAULT);
+	assert_int_equal(uv_loop_close(&b->loop), 0);
+	zctx_free(b->z);
+	assert_int_not_equal(access(b->path, F_OK), 0); /* a bound path goes with its socket */
+	rmdir(b->dir);
+}
+
+static struct zsock *pull(struct box *b, uint32_t hwm)
+{
+	struct errbuf err = {{0}};
+	struct zsock *s = NULL;
+
+	if (zsock_open_pull(&s, b->z, &b->loop, b->path, hwm, on_message, b, &err) != ST_OK) fail_msg("%s", err.text);
+	return s;
+}
+
+static struct zsock *push(struct box *b, struct zctx *z, uint32_t hwm)
+{
+	struct errbuf err = {{0}};
+	struct zsock *s = NULL;
+
+	if (zsock_open_push(&s, z, &b->loop, b->path, hwm, on_ready, b, &err) != ST_OK) fail_msg("%s", err.text);
+	return s;
+}
+
+/* Runs the loop until `*flag` reaches `want`; a limit only against hanging for ever. */
+static void run_until(struct box *b, const uint32_t *value, uint32_t want)
+{
+	uint64_t end = clock_now_ns() + 20 * NS_PER_S;
+
+	while (*value < want) {
+		uv_run(&b->loop, UV_RUN_NOWAIT);
+		if (clock_now_ns() > end) fail_msg("%u of %u messages arrived", *value, want);
+	}
+}
+
+static void messages_arrive_in_order(void **state)
+{
+	uint8_t buf[3000] = {0};
+	struct zsock *in, *out;
+	struct box b;
+
+	box_init(&b);
+	out = push(&b, b.z, 10000); /* before the other side exists */
+	in = pull(&b, 10000);
+	for (uint32_t i = 0; i < 3000; i++) {
+		memcpy(buf, &i, sizeof(i));
+		assert_int_equal(zsock_send(out, buf, 4 + i % 2900), ST_OK);
+	}
+	run_until(&b, &b.n_received, 3000);
+	assert_false(b.wrong);
+	assert_int_equal(zsock_send(out, buf, (1 << 20) + 1), ST_LIMIT);
+	zsock_close(in);
+	zsock_close(out);
+	assert_int_equal(zsock_send(out, buf, 4), ST_CLOSED);
+	box_release(&b);
+}
+
+static void a_wrong_key_is_dropped_and_counted(void **state)
+{
+	struct zctx *other = zctx_new(key_b, 1 << 20);
+	struct zsock *in, *bad, *good;
+	struct zsock_stats stats;
+	struct box b;
+	uint32_t n = 0;
+
+	box_init(&b);
+	in = pull(&b, 100);
+	bad = push(&b, other, 100);
+	good = push(&b, b.z, 100);
+	assert_int_equal(zsock_send(bad, &n, sizeof(n)), ST_OK);
+	do {
+		uv_run(&b.loop, UV_RUN_NOWAIT);
+		zsock_stats(in, &stats);
+	} while (stats.bad_mac == 0);
+	assert_int_equal(b.n_received, 0);
+	assert_int_equal(zsock_send(good, &n, sizeof(n)), ST_OK);
+	run_until(&b, &b.n_received, 1);
+	zsock_close(in);
+	zsock_close(bad);
+	zsock_close(good);
+	uv_run(&b.loop, UV_RUN_DEFAULT);
+	zctx_free(other);
+	box_release(&b);
+}
+
+static void at_the_high_water_mark_it_refuses_and_later_says_ready(void **state)
+{
+	uint8_t buf[1000] = {0};
+	struct zsock *in, *out;
+	struct box b;
+	uint32_t n = 0;
+
+	box_init(&b);
+	out = push(&b, b.z, 50);
+	for (;; n++) {
+		memcpy(buf, &n, sizeof(n));
+		if (zsock_send(out, buf, sizeof(buf)) != ST_OK) break;
+	}
+	assert_int_equal(n, 50); /* nobody is connected: the queue alone */
+	assert_false(b.ready_called);
+	in = pull(&b, 50);
+	run_until(&b, &b.n_received, n);
+	for (uint64_t end = clock_now_ns() + 20 * NS_PER_S; !b.ready_called;) {
+		uv_run(&b.loop, UV_RUN_NOWAIT);
+		assert_true(clock_now_ns() < end);
+	}
+	assert_int_equal(zsock_send(out, buf, sizeof(buf)), ST_OK);
+	zsock_close(in);
+	zsock_close(out);
+	box_release(&b);
+}
+
+static void a_path_that_is_too_long_is_refused_clearly(void **state)
+{
+	struct errbuf err;
+	struct zsock *s;
+	char path[200];
+	struct box b;
+
+	box_init(&b);
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[sizeof(path) - 1] = 0;
+	assert_int_equal(zsock_open_pull(&s, b.z, &b.loop, path, 10, on_message, &b, &err), ST_INVALID);
+	assert_non_null(strstr(err.text, "is 199 bytes long, 107 are allowed; choose a shorter --ipc-dir"));
+	assert_int_equal(zsock_open_pull(&s, b.z, &b.loop, "/nonexistent-folder/s", 10, on_message, &b, &err), ST_IO);
+	box_release(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(messages_arrive_in_order),
+		cmocka_unit_test(a_wrong_key_is_dropped_and_counted),
+		cmocka_unit_test(at_the_high_water_mark_it_refuses_and_later_says_ready),
+		cmocka_unit_test(a_path_that_is_too_long_is_refused_clearly),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
