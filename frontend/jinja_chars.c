@@ -54,12 +54,12 @@ struct jv jchars_strip(struct jrun *r, struct jv s, struct jv chars, bool left, 
 	uint32_t cp;
 	int n;
 
-	while (left && from < to && run_work(r, 1)) {
+	while (left && from < to && run_work(r, 8)) {
 		n = utf8_decode(s.s.p + from, &cp);
 		if (!in_set(r, cp, chars)) break;
 		from += (size_t)n;
 	}
-	while (right && to > from && run_work(r, 1)) {
+	while (right && to > from && run_work(r, 8)) {
 		for (at = to - 1; at > from && ((unsigned char)s.s.p[at] & 0xc0) == 0x80;) at--;
 		utf8_decode(s.s.p + at, &cp);
 		if (!in_set(r, cp, chars)) break;
@@ -197,10 +197,10 @@ static struct jv split_space(struct jrun *r, struct jv s, jint max)
 		s = jchars_strip(r, jv_sub(s, at, s.s.len - at), jv_none(), true, false);
 		if (!s.s.len || !run_step(r)) break;
 		if (max >= 0 && v.n == (size_t)max) {
-			jvec_push(r, &v, jchars_strip(r, s, jv_none(), false, true));
+			jvec_push(r, &v, s); /* the rest, with the white space at its end */
 			break;
 		}
-		for (from = 0; from < s.s.len && run_work(r, 1); from += (size_t)n) {
+		for (from = 0; from < s.s.len && run_work(r, 8); from += (size_t)n) {
 			n = utf8_decode(s.s.p + from, &cp);
 			if (jchars_is_space(cp)) break;
 		}
@@ -232,10 +232,10 @@ static struct jv rsplit_space(struct jrun *r, struct jv s, jint max)
 		s = jchars_strip(r, s, jv_none(), false, true);
 		if (!s.s.len || !run_step(r)) break;
 		if (max >= 0 && v.n == (size_t)max) {
-			jvec_push(r, &v, jchars_strip(r, s, jv_none(), true, false));
+			jvec_push(r, &v, s);
 			break;
 		}
-		for (end = s.s.len; end > 0 && run_work(r, 1); end = at) {
+		for (end = s.s.len; end > 0 && run_work(r, 8); end = at) {
 			for (at = end - 1; at > 0 && ((unsigned char)s.s.p[at] & 0xc0) == 0x80;) at--;
 			utf8_decode(s.s.p + at, &cp);
 			if (jchars_is_space(cp)) break;
@@ -291,7 +291,7 @@ struct jv jchars_splitlines(struct jrun *r, struct jv s, bool keep_ends)
 	size_t from = 0, at = 0, end;
 	uint32_t cp;
 
-	while (at < s.s.len && run_work(r, 2)) {
+	while (at < s.s.len && run_work(r, 8)) {
 		end = line_end(s, at);
 		if (!end) {
 			at += (size_t)utf8_decode(s.s.p + at, &cp);

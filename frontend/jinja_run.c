@@ -1,7 +1,7 @@
 /* jinja_run.c - one render: its limits, its memory, its output; and jinja_render().
  *
  * A run owns three arenas on one budget: texts, origins of mixed texts, and everything else. They are given back when the
- * render ends, however it ends. Work is counted in steps: one a node or loop turn, and one for every 64 bytes handled, so
+ * render ends, however it ends. Work is counted in steps: one a node or loop turn, and one for every 32 bytes handled, so
  * that steps_max bounds the time whatever the template does. */
 #include "common/mem.h"
 #include "frontend/jinja_ast.h"
@@ -9,15 +9,15 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* 10 million steps take about a third of a second; a long conversation needs some ten thousand. */
+/* 5 million steps take some tenths of a second; a long conversation needs some ten thousand. */
 const struct jinja_limits JINJA_LIMITS_DEFAULT = {
-	.steps_max = 10 * 1000 * 1000,
+	.steps_max = 5 * 1000 * 1000,
 	.output_max = 32 * MIB,
 	.memory_max = 256 * MIB,
 	.depth_max = 600,
 };
 
-#define RUN_BYTES_PER_STEP 64
+#define RUN_BYTES_PER_STEP 32
 
 void jinja_out_init(struct jinja_out *o)
 {
