@@ -497,7 +497,7 @@ static bool live_send(struct lives *l, struct live *r, uint64_t now)
 {
 	static const char too_long[] = "the request is longer than a message may be";
 	struct msg m = {.type = MSG_submit, .submit = r->submit};
-	bool same_epoch = r->submit.attempt > 0 && r->submit.epoch == l->epoch;
+	bool same_epoch = r->submit.epoch == l->epoch;
 
 	m.submit.attempt++;
 	m.submit.epoch = l->epoch;
@@ -538,10 +538,7 @@ void lives_step(struct lives *l, uint64_t now)
 {
 	if (!l->has_epoch) return;
 	l->retry_ns = 0;
-	if (l->welcome && now >= l->heard_ns + l->cfg.silence_ns) {
-		l->welcome = false;
-		l->hello_due_ns = now;
-	}
+	if (now >= l->heard_ns + l->cfg.silence_ns) l->welcome = false; /* the last hello is long ago, so one is due */
 	if (!l->welcome) {
 		lives_send_hello(l, now);
 		return;

@@ -115,8 +115,8 @@ static void sim_set_up(struct sim *s)
 
 	t->n_frontends = (uint32_t)sim_range(s, 1, SIM_FRONTENDS_MAX);
 	t->n_ranks = (uint32_t)sim_range(s, 1, SIM_RANKS_MAX);
-	t->n_requests = (uint32_t)sim_range(s, 10, 50);
-	t->n_faults = sim_chance(s, 25) ? 0 : (uint32_t)sim_range(s, 1, 6);
+	t->n_requests = (uint32_t)(sim_chance(s, 10) ? sim_range(s, 80, 200) : sim_range(s, 10, 60));
+	t->n_faults = sim_chance(s, 25) ? 0 : (uint32_t)sim_range(s, 1, 9);
 	t->model_len_max = (uint32_t)sim_range(s, 100, 250);
 	t->n_blocks_min = (uint32_t)div_up(t->model_len_max, SIM_BLOCK);
 	/* Little memory makes preemption; sometimes not even one of the longest fits. */
@@ -138,6 +138,8 @@ static void sim_set_up(struct sim *s)
 	t->has_poison = sim_chance(s, 20);
 	t->has_glitches = sim_chance(s, 30);
 	t->has_slow_frontend = sim_chance(s, 40);
+	t->has_frozen_frontend = t->n_frontends > 1 && sim_chance(s, 6);
+	if (t->has_frozen_frontend) t->n_faults = 0;
 }
 
 uint64_t sim_run(uint64_t seed, bool verbose, struct sim_counts *counts)

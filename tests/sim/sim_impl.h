@@ -29,6 +29,7 @@ struct sim_setup {
 	uint64_t hang_limit_ns;
 	uint64_t drain_ns; /* UINT64_MAX: never */
 	bool has_poison, has_glitches, has_slow_frontend;
+	bool has_frozen_frontend; /* frontend 0 reads nothing for a minute, and is not killed for it */
 };
 
 /* --- requests --------------------------------------------------------------------------------------------------------- */
@@ -56,6 +57,8 @@ struct sim_request {
 	uint64_t client_id;
 	uint32_t n_received;
 	bool ran, sampled;      /* by any worker */
+	bool cancel_in_prefill; /* the client vanishes when its prompt has begun to run */
+	uint32_t starts;        /* bit k: it has started after 16 * k tokens from the prefix cache */
 	bool cancelled_at_core; /* no later step may contain it */
 	bool gone_at_core;      /* for ever: its frontend is dead and the executor knows it */
 };
@@ -184,6 +187,8 @@ enum sim_event_kind {
 	SIM_EV_FAULT,
 	SIM_EV_ARRIVE,
 	SIM_EV_VANISH,
+	SIM_EV_FREEZE,
+	SIM_EV_THAW,
 	SIM_EV_DRAIN
 };
 

@@ -93,6 +93,7 @@ static void load_client(struct sim *s, struct sim_request *q)
 	q->stop_after = q->cancel_after = UINT32_MAX;
 	if (q->poison) return; /* its death is what is to be seen */
 	if (sim_chance(s, 6)) q->stop_after = (uint32_t)sim_range(s, 1, 20);
+	q->cancel_in_prefill = sim_chance(s, 5);
 	if (sim_chance(s, 8)) q->cancel_after = (uint32_t)sim_range(s, 0, 20);
 }
 
@@ -233,6 +234,16 @@ static void load_check_top(struct sim *s, const struct sim_request *q, const str
 			   "request %u: another log-probability at %u", q->ix, t->position);
 }
 
+/* What counts as cached is what a run was started with; of which run, the executors decide. */
+static void load_check_cached(struct sim *s, const struct sim_request *q)
+{
+	uint32_t n = live_n_cached(q->live);
+
+	for (uint32_t k = 0; k < 32; k++)
+		if (q->starts >> k & 1 && n == min_u32(k * SIM_BLOCK, q->submit.n_prompt)) return;
+	sim_fail(s, "request %u has %u cached tokens, starts %x", q->ix, n, q->starts);
+}
+
 bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t)
 {
 	struct sim *s = ctx;
@@ -246,6 +257,7 @@ bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t)
 		load_check_top(s, q, t);
 	else
 		SIM_EXPECT(s, t->rank == 0 && t->n_top == 0, "request %u gets log-probabilities", q->ix);
+	load_check_cached(s, q);
 	q->n_received++;
 	s->counts->token++;
 	if (q->n_received >= q->cancel_after) q->cancel_wanted = true;

@@ -562,6 +562,25 @@ static void mesh_fault(struct sim *s)
 	}
 }
 
+/* A frontend that reads nothing must not keep the others waiting. */
+static void mesh_freeze(struct sim *s)
+{
+	sim_note(s, "frontend 0 freezes");
+	mesh_stop(s, &s->procs[0], s->now + 60 * NS_PER_S);
+	sim_push(s, s->procs[0].stopped_until, SIM_EV_THAW, 0, 0);
+}
+
+static void mesh_thaw(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
+		const struct sim_request *q = &s->requests[i];
+
+		SIM_EXPECT(s, q->frontend == 0 || (q->state != SIM_LIVE && q->state != SIM_ARRIVED),
+			   "request %u waits because another frontend does not read", i);
+	}
+	sim_wake(s, 0, s->now);
+}
+
 static void mesh_drain(struct sim *s)
 {
 	sim_note(s, "drain");
@@ -597,6 +616,8 @@ void sim_mesh_event(struct sim *s, const struct sim_event *e)
 	case SIM_EV_FAULT: mesh_fault(s); return;
 	case SIM_EV_ARRIVE: sim_load_arrive(s, &s->requests[e->num]); return;
 	case SIM_EV_VANISH: mesh_vanish(s, &s->requests[e->num]); return;
+	case SIM_EV_FREEZE: mesh_freeze(s); return;
+	case SIM_EV_THAW: mesh_thaw(s); return;
 	case SIM_EV_DRAIN: mesh_drain(s); return;
 	default: break;
 	}
@@ -639,6 +660,7 @@ void sim_mesh_init(struct sim *s)
 	s->faults_left = s->setup.n_faults;
 	for (uint32_t i = 0; i < s->setup.n_faults; i++)
 		sim_push(s, 50 * NS_PER_MS + sim_rand(s, s->setup.arrive_ns), SIM_EV_FAULT, 0, 0);
+	if (s->setup.has_frozen_frontend) sim_push(s, 100 * NS_PER_MS + sim_rand(s, s->setup.arrive_ns), SIM_EV_FREEZE, 0, 0);
 	if (s->setup.drain_ns != UINT64_MAX) sim_push(s, s->setup.drain_ns, SIM_EV_DRAIN, 0, 0);
 }
 

@@ -117,6 +117,7 @@ static void workers_check_row(struct sim *s, const struct msg_step *m, uint32_t 
 		SIM_EXPECT(s, b->salt[p % SIM_BLOCK] == q->salt, "request %u: reads position %u of another tenant", q->ix, p);
 	}
 	if (t->fresh && start > 0) s->counts->prefix_hit++;
+	if (t->fresh) t->request->starts |= 1u << start / SIM_BLOCK;
 	t->fresh = false;
 }
 
@@ -135,6 +136,10 @@ static void workers_write_row(struct sim *s, const struct msg_step *m, uint32_t 
 	}
 	t->n_computed = start + n;
 	t->request->ran = true;
+	if (t->request->cancel_in_prefill && !t->request->sampled && t->n_computed < t->n_tokens) {
+		t->request->cancel_wanted = true;
+		sim_wake(s, t->request->frontend, s->now);
+	}
 	s->workers.kills |= t->request->poison;
 }
 

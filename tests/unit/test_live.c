@@ -154,7 +154,9 @@ static void release(struct bench *b)
 static void start(struct bench *b, char name, uint32_t n)
 {
 	struct owner *o = &b->owners[name - 'a'];
-	uint32_t *prompt = mem_array(uint32_t, n), stop = 77;
+	static uint32_t stop; /* static, so that the cleared values stay where they were */
+	static char salt[] = "pepper";
+	uint32_t *prompt = mem_array(uint32_t, n);
 	struct msg_submit m = {.tokens = view_of(prompt, n),
 			       .n_prompt = n,
 			       .n_output_max = 6,
@@ -167,12 +169,14 @@ static void start(struct bench *b, char name, uint32_t n)
 			       .choice = 1,
 			       .n_logprobs = 2,
 			       .priority = 9,
-			       .cache_salt = view_text("pepper"),
+			       .cache_salt = view_of(salt, 6),
 			       .client_id = 99,
 			       .attempt = 99,
 			       .epoch = 99};
 
 	for (uint32_t i = 0; i < n; i++) prompt[i] = i + 1;
+	stop = 77;
+	memcpy(salt, "pepper", 6);
 	*o = (struct owner){.name = name};
 	o->live = lives_start(b->l, &m, o, b->now);
 	if (o->live)
@@ -181,6 +185,7 @@ static void start(struct bench *b, char name, uint32_t n)
 		say(b, "none");
 	free(prompt);
 	stop = 0;
+	memset(salt, 0, 6);
 }
 
 /* A results message. */
@@ -356,7 +361,7 @@ static void run(struct bench *b, const char *const *lines)
 	}
 }
 
-#define MAX_LINES 48
+#define MAX_LINES 64
 
 static const struct {
 	const char *name;
@@ -401,8 +406,11 @@ static const struct {
 	  /* silence_ns is the longest */
 	  "at 2499", "sync 1 a:5:1", "step", "at 2500", "sync 1 a:5:1", "step => submit a a6 e1 3+0 1,2,3",
 	  /* a token ends it */
-	  "row 1 a 6 0 0 0,5 => a: 5@0", "sync 1 a:6:2", "step => submit a a7 e1 3+1 1,2,3,5", "at 2600", "sync 1 a:7:2",
-	  "step => submit a a8 e1 3+1 1,2,3,5"}},
+	  "row 1 a 6 0 0 0,5 => a: 5@0", "sync 1 a:6:2", "step => submit a a7 e1 3+1 1,2,3,5", "at 2599", "sync 1 a:7:2",
+	  "step", "at 2600", "sync 1 a:7:2", "step => submit a a8 e1 3+1 1,2,3,5",
+	  /* a new epoch too */
+	  "epoch 2", "step => hello e2", "welcome 2", "step => submit a a9 e2 3+1 1,2,3,5", "at 2700", "sync 2 a:9:2",
+	  "step => submit a a10 e2 3+1 1,2,3,5"}},
 	{"stale rows",
 	 {"epoch 2", "step => hello e2", "welcome 2", "start a", "step => submit a a1 e2 3+0 1,2,3", "row 1 a 1 0 0 0,5", "row 3 a 1 0 0 0,5",
 	  "row 2 a 0 0 0 0,5", "row 2 a 2 0 0 0,5", "row 2 a 1 0 4 0,5", "row 2 a 1 0 0 0,1,2,3,4,5,6,7", "row 2 a 1 6 0 0,1",
@@ -461,6 +469,10 @@ static const struct {
 	  "welcome 1", "start a", "start b", "step => full", "deadline => 26", "at 7", "room 1", "step => submit a a1 e1 3+0 1,2,3; full",
 	  "cancel a", "deadline => 27", "room 1", "step => cancel a; full", "start a", "room -1",
 	  "step => submit b a1 e1 3+0 1,2,3; submit a a1 e1 3+0 1,2,3", "deadline => 1006"}},
+	{"a lane that was full is forgotten", {"epoch 1", "step => hello e1", "welcome 1", "start a", "room 0", "step => full", "deadline => 20", "room -1",
+					       "step => submit a a1 e1 3+0 1,2,3", "start b", "deadline => 0", "cancel b", "cancel a",
+					       "deadline => 0", "start c", "room 0", "step => full", "room -1",
+					       "step => cancel a; submit c a1 e1 3+0 1,2,3"}},
 	{"a full lane does not hide silence", {"epoch 1", "step => hello e1", "welcome 1", "start a", "room 0", "at 990", "step => full",
 					       "deadline => 1000", "at 1000", "step => full", "flags => alone 2049", "deadline => 1020", "room -1",
 					       "step => hello e1"}},
