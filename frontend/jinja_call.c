@@ -107,8 +107,9 @@ static struct jv global_range(struct jrun *r, struct jv self, const struct jv *a
 	if (step == 0) return run_error(r, "range() arg 3 must not be zero");
 	n = step > 0 ? (stop > start ? (stop - start - 1) / step + 1 : 0) : (start > stop ? (start - stop - 1) / -step + 1 : 0);
 	if (n > RANGE_MAX) return run_fail(r, ST_LIMIT, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", RANGE_MAX);
-	v.range.start = start;
-	v.range.step = step;
+	v.range.start = (int32_t)start;
+	v.range.stop = (int32_t)stop;
+	v.range.step = (int32_t)step;
 	v.range.n = (size_t)n;
 	v.input = a[0].input || a[1].input || a[2].input;
 	return v;

@@ -1,7 +1,7 @@
 /* jinja_filters.c - the filters that work on one value: texts, numbers, JSON, defaults; and the table of all filters.
  *
- * Filters on sequences are in jinja_filters_seq.c. Not supported, and refused by name when the template is compiled:
- * urlize, xmlattr, random. */
+ * Filters on sequences are in jinja_filters_seq.c, on words in jinja_filters_words.c. Not supported, and refused by name
+ * when the template is compiled: urlize, random. */
 #include "common/utf8.h"
 #include "frontend/jinja_filters.h"
 
@@ -24,25 +24,6 @@ FILTER(filter_lower)
 FILTER(filter_capitalize)
 {
 	return jchars_case(r, jv_to_str(r, self), JCASE_CAPITALIZE);
-}
-
-/* Words start behind white space and - ( { [ <, unlike in the method title(). */
-FILTER(filter_title)
-{
-	struct jv s = jv_to_str(r, self);
-	bool start = true;
-	struct jbuf b;
-	size_t at;
-	uint32_t cp;
-	int n;
-
-	jbuf_init(&b, r);
-	for (at = 0; at < s.s.len && run_step(r); at += (size_t)n) {
-		n = utf8_decode(s.s.p + at, &cp);
-		jbuf_case(&b, jv_sub(s, at, (size_t)n), start ? JCASE_UPPER : JCASE_LOWER);
-		start = jchars_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
-	}
-	return jbuf_finish(&b);
 }
 
 FILTER(filter_trim)
@@ -85,138 +66,9 @@ FILTER(filter_pprint)
 	return jv_repr(r, self);
 }
 
-/* Tags and comments go, runs of white space become one blank, entities their characters (the five common ones). */
-FILTER(filter_striptags)
-{
-	static const char *const ENTITIES[] = {"&lt;", "&gt;", "&quot;", "&#34;", "&#39;", "&amp;"};
-	static const char *const CHARS[] = {"<", ">", "\"", "\"", "'", "&"};
-	struct jv s = jv_to_str(r, self), words, close;
-	struct jbuf b;
-	ptrdiff_t from = 0, open, end;
-	size_t i;
-
-	jbuf_init(&b, r);
-	while (run_step(r)) {
-		open = jchars_find(r, s, jv_lit("<"), (size_t)from, s.s.len);
-		close = jv_lit(open >= 0 && s.s.len - (size_t)open >= 4 && memcmp(s.s.p + open, "<!--", 4) == 0 ? "-->" : ">");
-		end = open < 0 ? -1 : jchars_find(r, s, close, (size_t)open, s.s.len);
-		if (end < 0) break;
-		jbuf_str(&b, jv_sub(s, (size_t)from, (size_t)(open - from)));
-		from = end + (ptrdiff_t)close.s.len;
-	}
-	jbuf_str(&b, jv_sub(s, (size_t)from, s.s.len - (size_t)from));
-	words = jchars_split(r, jbuf_finish(&b), jv_none(), -1, false);
-	if (r->rc) return jv_none();
-	jbuf_init(&b, r);
-	for (i = 0; i < words.list.n; i++) {
-		if (i) jbuf_puts(&b, " ", jv_has_input(s));
-		jbuf_str(&b, words.list.items[i]);
-	}
-	s = jbuf_finish(&b);
-	for (i = 0; i < ARRAY_LEN(ENTITIES); i++) {
-		struct jv with = jv_lit(CHARS[i]);
-
-		with.input = jv_has_input(s);
-		s = jchars_replace(r, s, jv_lit(ENTITIES[i]), with, -1);
-	}
-	return s;
-}
-
 FILTER(filter_center)
 {
 	return jfilter_pad(r, jv_to_str(r, self), arg_int(r, a[0], 80, 0, INT32_MAX), jv_lit(" "), JPAD_CENTER);
-}
-
-FILTER(filter_indent)
-{
-	struct jv s = jv_to_str(r, self), by = a[0], lines;
-	bool first = arg_bool(r, a[1], false), blank = arg_bool(r, a[2], false);
-	struct jbuf b;
-	size_t i;
-
-	if (by.kind != JV_STR) by = jfilter_pad(r, jv_lit(""), arg_int(r, by, 4, 0, INT32_MAX), jv_lit(" "), JPAD_RIGHT);
-	lines = jchars_splitlines(r, jv_concat(r, s, jv_lit("\n")), false);
-	if (r->rc) return jv_none();
-	jbuf_init(&b, r);
-	for (i = 0; i < lines.list.n && run_step(r); i++) {
-		if (i) jbuf_puts(&b, "\n", jv_has_input(s));
-		if (i ? blank || lines.list.items[i].s.len : first) jbuf_str(&b, by);
-		jbuf_str(&b, lines.list.items[i]);
-	}
-	return jbuf_finish(&b);
-}
-
-FILTER(filter_truncate)
-{
-	struct jv s = jv_to_str(r, self), end = jv_given(a[2]) ? jv_to_str(r, a[2]) : jv_lit("..."), cut;
-	int64_t length = arg_int(r, a[0], 255, INT32_MIN, INT32_MAX), leeway = arg_int(r, a[3], 5, INT32_MIN, INT32_MAX);
-	int64_t end_len = (int64_t)jchars_count(r, end);
-	ptrdiff_t space;
-
-	if (length < end_len) return run_error(r, "expected length >= %lld, got %lld", (long long)end_len, (long long)length);
-	if (leeway < 0) return run_error(r, "expected leeway >= 0, got %lld", (long long)leeway);
-	if ((int64_t)jchars_count(r, s) <= length + leeway) return s;
-	cut = jv_sub(s, 0, jchars_offset(r, s, (size_t)(length - end_len)));
-	space = arg_bool(r, a[1], false) ? -1 : jchars_rfind(r, cut, jv_lit(" "), 0, cut.s.len);
-	if (space >= 0) cut = jv_sub(cut, 0, (size_t)space);
-	return jv_concat(r, cut, end);
-}
-
-FILTER(filter_wordcount)
-{
-	struct jv s = jv_to_str(r, self);
-	bool in_word = false, is_word;
-	size_t at, n = 0;
-	uint32_t cp;
-
-	for (at = 0; at < s.s.len && run_work(r, 4); in_word = is_word) {
-		at += (size_t)utf8_decode(s.s.p + at, &cp);
-		is_word = cp == '_' || jfilter_is_alnum(cp);
-		n += is_word && !in_word;
-	}
-	return jv_int((jint)n);
-}
-
-static void urlencode_text(struct jbuf *b, struct jv s, bool is_query)
-{
-	char text[8];
-	size_t i;
-	unsigned char c;
-
-	for (i = 0; i < s.s.len && !b->run->rc; i++) {
-		c = (unsigned char)s.s.p[i];
-		if ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || strchr("_.-~", c ? c : '!') ||
-		    (c == '/' && !is_query))
-			snprintf(text, sizeof(text), "%c", c);
-		else if (c == ' ' && is_query)
-			snprintf(text, sizeof(text), "+");
-		else
-			snprintf(text, sizeof(text), "%%%02X", c);
-		jbuf_puts(b, text, s.s.origin ? s.s.origin[i] : s.input);
-	}
-}
-
-FILTER(filter_urlencode)
-{
-	struct jseq s, pair;
-	struct jbuf b;
-	size_t i;
-
-	jbuf_init(&b, r);
-	if (self.kind != JV_DICT && self.kind != JV_LIST && self.kind != JV_TUPLE) {
-		urlencode_text(&b, jv_to_str(r, self), false);
-		return jbuf_finish(&b);
-	}
-	s = jv_iterate(r, self.kind == JV_DICT ? jdict_view(r, self, JVIEW_ITEMS) : self);
-	for (i = 0; i < s.n && run_step(r); i++) {
-		pair = jv_iterate(r, jseq_at(&s, i));
-		if (pair.n != 2) return run_error(r, "urlencode needs pairs");
-		if (i) jbuf_puts(&b, "&", s.input);
-		urlencode_text(&b, jv_to_str(r, jseq_at(&pair, 0)), true);
-		jbuf_puts(&b, "=", s.input);
-		urlencode_text(&b, jv_to_str(r, jseq_at(&pair, 1)), true);
-	}
-	return jbuf_finish(&b);
 }
 
 FILTER(filter_format)
@@ -372,7 +224,6 @@ static const struct jfunction FILTERS[] = {
 	{"float", "default", 0, filter_float},
 	{"forceescape", "", 0, filter_forceescape},
 	{"format", "*", 0, filter_format},
-	{"indent", "width first blank", 0, filter_indent},
 	{"int", "default base", 0, filter_int},
 	{"length", "", 0, filter_length},
 	{"lower", "", 0, filter_lower},
@@ -381,24 +232,21 @@ static const struct jfunction FILTERS[] = {
 	{"round", "precision method", 0, filter_round},
 	{"safe", "", 0, filter_safe},
 	{"string", "", 0, filter_string},
-	{"striptags", "", 0, filter_striptags},
-	{"title", "", 0, filter_title},
 	{"tojson", "ensure_ascii indent separators sort_keys", 0, filter_tojson},
 	{"trim", "chars", 0, filter_trim},
-	{"truncate", "length killwords end leeway", 0, filter_truncate},
 	{"upper", "", 0, filter_upper},
-	{"urlencode", "", 0, filter_urlencode},
-	{"wordcount", "", 0, filter_wordcount},
 };
 
 const struct jfunction *filter_find(struct jv name)
 {
 	size_t i, n;
-	const struct jfunction *seq = jfilter_seq_table(&n);
+	const struct jfunction *f;
 
 	for (i = 0; i < ARRAY_LEN(FILTERS); i++)
 		if (jv_is(name, FILTERS[i].name)) return &FILTERS[i];
-	for (i = 0; i < n; i++)
-		if (jv_is(name, seq[i].name)) return &seq[i];
+	for (f = jfilter_seq_table(&n); n; n--, f++)
+		if (jv_is(name, f->name)) return f;
+	for (f = jfilter_words_table(&n); n; n--, f++)
+		if (jv_is(name, f->name)) return f;
 	return NULL;
 }

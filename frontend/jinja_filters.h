@@ -13,6 +13,7 @@ bool jfilter_is_alnum(uint32_t cp);
 bool jfilter_parse_int(struct jv s, int base, jint *out);
 bool jfilter_parse_float(struct jv s, double *out);
 const struct jfunction *jfilter_seq_table(size_t *n);
+const struct jfunction *jfilter_words_table(size_t *n);
 /* "a.b.0" or a number: the value that it names in item; `fallback` (if given) when that is undefined. */
 struct jv jfilter_attribute(struct jrun *r, struct jv item, struct jv attribute, struct jv fallback);
 

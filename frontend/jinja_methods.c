@@ -322,9 +322,24 @@ static struct jv all_of(struct jrun *r, struct jv s, uint32_t categories)
 	return jv_bool(all);
 }
 
-METHOD(str_isdigit)
+METHOD(str_isdecimal)
 {
 	return all_of(r, self, CAT(ND));
+}
+
+/* Also the raised and lowered digits. */
+METHOD(str_isdigit)
+{
+	bool all = self.s.len > 0;
+	size_t at;
+	uint32_t cp;
+
+	for (at = 0; all && at < self.s.len && run_work(r, 4);) {
+		at += (size_t)utf8_decode(self.s.p + at, &cp);
+		all = utf8proc_category((utf8proc_int32_t)cp) == UTF8PROC_CATEGORY_ND || cp == 0xb2 || cp == 0xb3 || cp == 0xb9 ||
+		      cp == 0x2070 || (cp >= 0x2074 && cp <= 0x2079) || (cp >= 0x2080 && cp <= 0x2089);
+	}
+	return jv_bool(all);
 }
 
 METHOD(str_isnumeric)
@@ -476,7 +491,7 @@ static const struct jmethod METHODS[] = {
 	{JV_STR, {"removesuffix", "suffix", 1, str_removesuffix}},
 	{JV_STR, {"expandtabs", "tabsize", 0, str_expandtabs}},
 	{JV_STR, {"isdigit", "", 0, str_isdigit}},
-	{JV_STR, {"isdecimal", "", 0, str_isdigit}},
+	{JV_STR, {"isdecimal", "", 0, str_isdecimal}},
 	{JV_STR, {"isnumeric", "", 0, str_isnumeric}},
 	{JV_STR, {"isalpha", "", 0, str_isalpha}},
 	{JV_STR, {"isalnum", "", 0, str_isalnum}},

@@ -91,6 +91,8 @@ static struct jnode *parse_for(struct jparse *p, struct jnode *n)
 {
 	n->kind = JN_FOR;
 	n->a = parse_target(p, false, "in");
+	if (n->a->kind == JN_NAME && jv_is(n->a->value, "loop"))
+		parse_fail(p, n->line, ST_INVALID, "\"loop\" cannot be the variable of a loop");
 	if (!parse_skip_name(p, "in")) parse_fail(p, n->line, ST_INVALID, "expected \"in\" after \"for\"");
 	n->b = parse_tuple(p, false, "recursive", false);
 	if (parse_skip_name(p, "if")) n->c = parse_expression(p, true);

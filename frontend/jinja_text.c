@@ -274,10 +274,9 @@ static void repr_dict(struct jbuf *b, struct jv v)
 static void repr_range(struct jbuf *b, struct jv v)
 {
 	char text[100];
-	int64_t stop = v.range.start + (int64_t)v.range.n * v.range.step;
 
-	if (v.range.step == 1) snprintf(text, sizeof(text), "range(%lld, %lld)", (long long)v.range.start, (long long)stop);
-	else snprintf(text, sizeof(text), "range(%lld, %lld, %lld)", (long long)v.range.start, (long long)stop, (long long)v.range.step);
+	if (v.range.step == 1) snprintf(text, sizeof(text), "range(%d, %d)", v.range.start, v.range.stop);
+	else snprintf(text, sizeof(text), "range(%d, %d, %d)", v.range.start, v.range.stop, v.range.step);
 	jbuf_puts(b, text, v.input);
 }
 
@@ -358,6 +357,6 @@ struct jv jv_repr(struct jrun *r, struct jv v)
 struct jv jv_to_str(struct jrun *r, struct jv v)
 {
 	if (v.kind == JV_STR) return v;
-	if (v.kind == JV_UNDEFINED) return v.sub == JU_UNSAFE ? jv_lit("") : jv_lit("");
+	if (v.kind == JV_UNDEFINED) return jv_lit("");
 	return jv_repr(r, v);
 }

@@ -83,7 +83,7 @@ struct jv {
 			size_t n;
 		} list; /* JV_LIST, JV_TUPLE, JV_VIEW */
 		struct {
-			int64_t start, step;
+			int32_t start, stop, step;
 			size_t n;
 		} range;
 		struct jdict *dict; /* JV_DICT, JV_NAMESPACE */
