@@ -49,13 +49,12 @@ static int bpe_read(struct bpe_merge *m, const struct vocab_index *index, size_t
 	const struct vocab_lists *l = index->lists;
 	struct gguf_str text = l->merges[ix];
 	const char *sep = text.len > 1 ? memchr(text.s + 1, ' ', text.len - 1) : NULL; /* a token may begin with a space */
-	struct quote shown = quote_short(text.s, text.len);
 	char short_joined[256], *joined = short_joined;
 	size_t left_len;
 
 	if (!sep || sep + 1 == text.s + text.len)
 		return err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s\"; expected two tokens with a space between", l->file,
-			       key, ix, shown.text);
+			       key, ix, quote_short(text.s, text.len).text);
 	left_len = (size_t)(sep - text.s);
 	m->left = vocab_index_find(index, text.s, left_len);
 	m->right = vocab_index_find(index, sep + 1, text.len - left_len - 1);
@@ -68,7 +67,7 @@ static int bpe_read(struct bpe_merge *m, const struct vocab_index *index, size_t
 
 	if (m->left == TOKEN_NONE || m->right == TOKEN_NONE || m->result == TOKEN_NONE)
 		return err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s\"; expected tokens of the vocabulary, but %s is not in it",
-			       l->file, key, ix, shown.text,
+			       l->file, key, ix, quote_short(text.s, text.len).text,
 			       m->left == TOKEN_NONE    ? "the left one"
 			       : m->right == TOKEN_NONE ? "the right one"
 							: "the joined one");

@@ -23,7 +23,7 @@ struct token_vec {
 	uint32_t *ids; /* owned */
 	size_t len, cap;
 	size_t len_max;
-	bool overflow; /* more than len_max ids were produced; ids holds the first len_max */
+	bool overflow; /* more than len_max ids would be needed; ids holds the first ones, up to len_max */
 };
 
 void token_vec_init(struct token_vec *v, size_t len_max);

@@ -102,6 +102,7 @@ static const char *const control_names[] = {
 
 static bool is_control_name(struct gguf_str text)
 {
+	if (text.len == 0 || text.s[0] != '<') return false; /* nearly all */
 	for (size_t i = 0; i < ARRAY_LEN(control_names); i++)
 		if (gguf_str_is(text, control_names[i])) return true;
 	return false;
@@ -202,6 +203,8 @@ static void vocab_fill_bytes(struct vocab *v, const struct vocab_lists *l, const
 		}
 	}
 	v->offs[v->n] = (uint32_t)end;
+	v->token_len_max = 1;
+	for (uint32_t i = 0; i < v->n; i++) v->token_len_max = max_size(v->token_len_max, v->offs[i + 1] - v->offs[i]);
 	v->bytes = mem_realloc(v->bytes, end + 1, 1);
 }
 

@@ -41,6 +41,7 @@ struct vocab {
 	char *bytes;    /* of all tokens, one after the other */
 	uint32_t *offs; /* n + 1 positions in bytes */
 	uint8_t *kinds; /* enum vocab_kind */
+	size_t token_len_max; /* bytes of the longest token, at least 1 */
 	struct vocab_table plain; /* plain tokens by their bytes */
 	uint32_t byte_ids[256];   /* TOKEN_NONE: the vocabulary has no token for the byte */
 	uint32_t *added;          /* special and added tokens, sorted by their bytes */
