@@ -18,7 +18,7 @@
  *                             the first of them may have been sent before the submit arrived.
  * - a cancel is lost:         the sync lists an id that is unknown here.
  * So a sync is also the only timer of a request: what is not done now because it was done a moment ago (hold_until) is
- * seen again at the next one. Without syncs there is silence, and hello.
+ * seen again at the next one. Without any message there is silence, and hello.
  *
  * Always holds, see lives_check(): a request is on the list of its state and in the table; n_output <= n_output_max;
  * started = live + ended + cancelled. */
@@ -69,7 +69,7 @@ struct lives {
 	bool hello_sent; /* in this epoch */
 	bool welcome;
 	uint64_t hello_due_ns;
-	uint64_t heard_ns; /* last sync or welcome */
+	uint64_t heard_ns; /* last message of this epoch, of any kind: a sync may wait behind many others */
 	uint64_t retry_ns; /* a send was not taken: again at the latest then; 0: at once */
 	uint64_t sync_number;
 	uint32_t model_len_max;
@@ -326,6 +326,7 @@ static void lives_on_results(struct lives *l, const struct msg_results *m, uint6
 		l->stats.dropped_stale++;
 		return;
 	}
+	l->heard_ns = now;
 	for (uint32_t i = 0; i < m->client_ids.n; i++) {
 		row.client_id = col_u64(m->client_ids, i);
 		row.attempt = col_u32(m->attempts, i);
@@ -339,10 +340,11 @@ static void lives_on_results(struct lives *l, const struct msg_results *m, uint6
 	}
 }
 
-static void lives_on_refused(struct lives *l, const struct msg_refused *m)
+static void lives_on_refused(struct lives *l, const struct msg_refused *m, uint64_t now)
 {
 	struct live *r = map_get(&l->by_id, m->client_id);
 
+	if (m->epoch == l->epoch) l->heard_ns = now;
 	if (m->epoch != l->epoch || !r || m->attempt != r->submit.attempt) {
 		l->stats.dropped_stale++;
 		return;
@@ -455,7 +457,7 @@ void lives_on_message(struct lives *l, const struct msg *m, uint64_t now)
 	switch (m->type) {
 	case MSG_welcome: lives_on_welcome(l, &m->welcome, now); break;
 	case MSG_results: lives_on_results(l, &m->results, now); break;
-	case MSG_refused: lives_on_refused(l, &m->refused); break;
+	case MSG_refused: lives_on_refused(l, &m->refused, now); break;
 	case MSG_sync: lives_on_sync(l, &m->sync, now); break;
 	default: l->stats.dropped_stale++; break;
 	}

@@ -3,7 +3,7 @@
  *
  * A request holds its prompt tokens and the output tokens received, so that it can be submitted again at any time: on a new
  * epoch, on a gap in the positions, when a sync does not list it or lists it further than what has arrived, and
- * after silence (no sync and no welcome for silence_ns). Tokens reach the owner exactly once and in order.
+ * after silence (nothing of this epoch for silence_ns). Tokens reach the owner exactly once and in order.
  *
  * A request ends exactly once: on_end() is called, or lives_cancel() was called by the owner. Afterwards the struct is gone.
  * Sync rows that name a request unknown here are answered by a cancel (a lost cancel heals). */

@@ -136,6 +136,7 @@ struct sim_executor {
 	uint64_t step_number;
 	uint32_t steps_in_flight;
 	struct sim_request *slots[LIMIT_SEQS]; /* as the steps say */
+	bool fresh[LIMIT_SEQS];                /* no run yet */
 	bool result_since_loss;
 	bool draining;
 };

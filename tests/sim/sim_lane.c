@@ -8,6 +8,8 @@
 #include "common/mem.h"
 #include "common/status.h"
 
+#include <stdio.h>
+
 #define GHOST_DELAY_MAX (300 * NS_PER_MS)
 
 void sim_queue_push(struct sim_queue *q, struct sim_packet p)
@@ -50,6 +52,16 @@ void sim_unpack(struct sim *s, const struct sim_packet *p, struct msg *m)
 	SIM_EXPECT(s, msg_unpack(m, p->data, p->len) == ST_OK, "a message of %zu bytes does not unpack", p->len);
 }
 
+static void lane_print(const struct sim *s, const struct sim_lane *lane, const struct msg *m)
+{
+	struct strbuf line;
+
+	strbuf_init(&line, 300);
+	msg_print(m, &line);
+	printf("%12.6f ms    to %u: %s\n", (double)s->now / 1e6, lane->to, line.data);
+	strbuf_release(&line);
+}
+
 int sim_lane_send(struct sim *s, struct sim_lane *lane, const struct msg *m)
 {
 	struct sim_packet p = {.at = s->now + s->setup.delay_ns + sim_rand(s, s->setup.jitter_ns + 1)};
@@ -68,6 +80,7 @@ int sim_lane_send(struct sim *s, struct sim_lane *lane, const struct msg *m)
 	p.data = strbuf_take(&buf);
 	sim_unpack(s, &p, &back);
 	SIM_EXPECT(s, msg_equal(m, &back), "a %s is another one after its way", msg_type_name(m->type));
+	if (s->verbose) lane_print(s, lane, m);
 	s->trace = sim_mix(s->trace ^ (p.len << 32 | lane->to));
 	for (size_t i = 0; i < p.len; i += 8) {
 		uint64_t word = 0;

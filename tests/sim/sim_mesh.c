@@ -214,13 +214,17 @@ static void executor_step(void *ctx, const struct msg_step *m)
 	SIM_EXPECT(s, x->steps_in_flight < s->setup.core.steps_in_flight_max, "too many steps in flight");
 	x->step_number = m->number;
 	x->steps_in_flight++;
-	for (uint32_t i = 0; i < m->added.n; i++)
+	for (uint32_t i = 0; i < m->added.n; i++) {
 		x->slots[col_u32(m->added, i)] = map_get(&s->by_seed, col_u64(m->added_seed, i));
+		x->fresh[col_u32(m->added, i)] = true;
+	}
 	for (uint32_t i = 0; i < m->run.n; i++) {
-		const struct sim_request *q = x->slots[col_u32(m->run, i)];
+		struct sim_request *q = x->slots[col_u32(m->run, i)];
 
 		SIM_EXPECT(s, q && !q->cancelled_at_core && !q->gone_at_core, "step %llu runs request %u, whose cancel has arrived",
 			   (unsigned long long)m->number, q ? q->ix : UINT32_MAX);
+		if (x->fresh[col_u32(m->run, i)]) q->starts |= 1u << col_u32(m->run_start, i) / SIM_BLOCK;
+		x->fresh[col_u32(m->run, i)] = false;
 	}
 	s->trace = sim_mix(s->trace + m->number * 64 + m->run.n);
 	sim_workers_push(s, m);

@@ -117,7 +117,6 @@ static void workers_check_row(struct sim *s, const struct msg_step *m, uint32_t 
 		SIM_EXPECT(s, b->salt[p % SIM_BLOCK] == q->salt, "request %u: reads position %u of another tenant", q->ix, p);
 	}
 	if (t->fresh && start > 0) s->counts->prefix_hit++;
-	if (t->fresh) t->request->starts |= 1u << start / SIM_BLOCK;
 	t->fresh = false;
 }
 
