@@ -2,17 +2,18 @@
 #
 #   make SAN=1        ASan + UBSan build in build/san
 #   make SAN=thread   TSan build in build/tsan
+#   make SAN=fuzz     clang with libFuzzer's coverage, ASan and UBSan in build/fuzz
 #   make CC=clang     another compiler (its own folder: build/clang)
 
 MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
-CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 SAN ?=
-FLAVOUR := $(if $(filter 1,$(SAN)),san,$(if $(filter thread,$(SAN)),tsan,release))
+CC := $(if $(filter default,$(origin CC)),$(if $(filter fuzz,$(SAN)),clang,gcc),$(CC))
+FLAVOUR := $(if $(filter 1,$(SAN)),san,$(if $(filter thread,$(SAN)),tsan,$(if $(filter fuzz,$(SAN)),fuzz,release)))
 ifneq ($(filter clang%,$(notdir $(CC))),)
-FLAVOUR := $(FLAVOUR)-clang
+FLAVOUR := $(patsubst release-clang,clang,$(patsubst fuzz-clang,fuzz,$(FLAVOUR)-clang))
 endif
 # The plain gcc build is the one people use: its programs lie in build/bin.
 B := $(if $(filter release,$(FLAVOUR)),build,build/$(FLAVOUR))
@@ -27,7 +28,8 @@ PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 # llhttp: Debian ships the generated C in node-llhttp; Ubuntu 24.04 and newer Debian a library.
 LLHTTP_DIR := $(firstword $(wildcard /usr/share/llhttp))
 ifneq ($(LLHTTP_DIR),)
-LLHTTP_CFLAGS := -isystem /usr/share/include/llhttp
+# Strict: without it, what ends a chunk is not checked, and bytes can be smuggled past a proxy that does check.
+LLHTTP_CFLAGS := -isystem /usr/share/include/llhttp -DLLHTTP_STRICT_MODE=1
 LLHTTP_OBJS = $(B)/obj/llhttp/api.o $(B)/obj/llhttp/http.o $(B)/obj/llhttp/llhttp.o
 else
 LLHTTP_LIBS := -lllhttp
@@ -46,6 +48,10 @@ endif
 ifeq ($(SAN),thread)
 CFLAGS_BASE += -fsanitize=thread -DSLUICE_SAN=1
 LDFLAGS += -fsanitize=thread
+endif
+ifeq ($(SAN),fuzz)
+CFLAGS_BASE += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DSLUICE_SAN=1
+LDFLAGS += -fsanitize=address,undefined
 endif
 LIBS := $(PKG_LIBS) $(LLHTTP_LIBS) -lm
 

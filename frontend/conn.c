@@ -455,6 +455,11 @@ const struct conn_host *conn_host_of(const struct conn *c)
 	return c->host;
 }
 
+uint64_t conn_now(const struct conn *c)
+{
+	return c->now;
+}
+
 void conn_touched(struct conn *c)
 {
 	if (c->flight_pos == c->flight.len && c->out.len > 0) c->progress_ns = c->now;

@@ -69,6 +69,7 @@ bool conn_wants_shutdown(struct conn *c, uint64_t now);
 struct strbuf *conn_out(struct conn *c);
 size_t conn_unsent(const struct conn *c);
 const struct conn_host *conn_host_of(const struct conn *c);
+uint64_t conn_now(const struct conn *c); /* the time of the event that is being handled */
 void conn_answer_begins(struct conn *c, int status);
 void conn_touched(struct conn *c);  /* something was appended to conn_out() */
 void conn_answered(struct conn *c); /* the answer is complete; the request is gone after this */

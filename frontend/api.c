@@ -1,0 +1,163 @@
+/* api.c - see api.h: what several handlers need. */
+#include "frontend/api.h"
+
+#include "common/clock.h"
+#include "common/mem.h"
+#include "frontend/conn.h"
+#include "frontend/gen.h"
+#include "frontend/jsonread.h"
+#include "frontend/params.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define API_SCRATCH_MAX CONN_OUT_MAX
+#define API_SCRATCH_KEEP (64 * KIB)
+
+/* Label values of the exposition format: backslash, quote and newline are escaped. */
+static char *metric_labels(const char *model)
+{
+	struct strbuf s;
+
+	strbuf_init(&s, 64 * KIB);
+	strbuf_puts(&s, "model_name=\"");
+	for (; *model; model++) {
+		if (*model == '\\' || *model == '"') strbuf_putc(&s, '\\');
+		if (*model == '\n') strbuf_puts(&s, "\\n");
+		else strbuf_putc(&s, *model);
+	}
+	strbuf_puts(&s, "\",engine=\"0\"");
+	return strbuf_take(&s);
+}
+
+static void api_init_names(struct api *a)
+{
+	const char *p = a->config->served_model_name;
+	size_t n;
+
+	for (; *p; p += n + (p[n] == ',')) {
+		n = strcspn(p, ",");
+		if (n == 0) continue;
+		a->names = mem_realloc(a->names, a->n_names + 1, sizeof(*a->names));
+		a->names[a->n_names++] = mem_strndup(p, n);
+	}
+	if (a->n_names > 0) return;
+	a->names = mem_array(char *, 1);
+	a->names[a->n_names++] = mem_strdup(a->config->model);
+}
+
+void api_init(struct api *a, uint64_t now)
+{
+	uint64_t random[2] = {now, now};
+
+	if (getrandom(random, sizeof(random), 0) < 0) random[0] ^= clock_now_ns(); /* ids only; nothing secret */
+	a->run_id = random[0];
+	/* With --seed, what a frontend draws depends on nothing else. */
+	a->random = a->config->seed ? a->config->seed : random[1];
+	a->now = now;
+	a->created = clock_wall_s();
+	api_init_names(a);
+	a->metric_labels = metric_labels(a->names[0]);
+	list_init(&a->gens);
+	list_init(&a->gens_due);
+	strbuf_init(&a->scratch, API_SCRATCH_MAX);
+}
+
+void api_release(struct api *a)
+{
+	size_t i;
+
+	gens_release(a);
+	for (i = 0; i < a->n_names; i++) free(a->names[i]);
+	free(a->names);
+	free(a->metric_labels);
+	strbuf_release(&a->scratch);
+}
+
+/* splitmix64 */
+uint64_t api_random(struct api *a)
+{
+	uint64_t x = a->random += 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+bool api_body(struct http_request *r, json_t **out)
+{
+	struct apierr e = {0};
+	struct errbuf err;
+	int rc = jsonread(out, r->body.data, r->body.len, &err);
+
+	conn_free_body(r->conn);
+	if (rc == ST_OK) return true;
+	(void)apierr_set(&e, 400, NULL, "%s", err.text);
+	apierr_answer(&e, r);
+	return false;
+}
+
+bool api_is_ready(struct api *a, struct apierr *e)
+{
+	struct page_health h;
+
+	if (a->draining) {
+		e->retry_s = 5;
+		return apierr_set(e, 503, NULL, "The server is shutting down.");
+	}
+	if (lives_is_welcome(a->lives) && api_model_len(a) > 0) return true;
+	page_health(a->page, a->now, a->heartbeat_max_ns, &h);
+	e->retry_s = 1;
+	return apierr_set(e, 503, NULL, "The model is not ready yet: %s, %.0f%%%s%s%s.", h.phase, h.progress * 100, h.detail[0] ? " (" : "",
+			  h.detail, h.detail[0] ? ")" : "");
+}
+
+bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e)
+{
+	size_t i;
+
+	if (!name) return true;
+	for (i = 0; i < a->n_names; i++)
+		if (strlen(a->names[i]) == len && memcmp(a->names[i], name, len) == 0) return true;
+	return apierr_set(e, 404, "model", "The model `%.*s` does not exist.", (int)min_size(len, 256), name);
+}
+
+uint32_t api_model_len(const struct api *a)
+{
+	uint32_t len = lives_model_len_max(a->lives);
+
+	return len ? len : atomic_load_explicit(&a->page->model_len_max, memory_order_relaxed);
+}
+
+void api_answer_json(struct api *a, struct http_request *r)
+{
+	if (a->scratch.overflow) {
+		apierr_send(r, 500, NULL, "The answer is too large.");
+	} else {
+		http_answer(r, 200, "application/json", NULL, a->scratch.data, a->scratch.len);
+	}
+	if (a->scratch.cap > API_SCRATCH_KEEP) strbuf_release(&a->scratch);
+	else strbuf_reset(&a->scratch);
+}
+
+bool api_token_list(const struct api *a, const char *name, const json_t *list, struct token_vec *out, struct apierr *e)
+{
+	uint32_t vocab = tokenizer_vocab_size(a->tokenizer);
+	size_t i, n = json_array_size(list);
+	int64_t v;
+
+	for (i = 0; i < n; i++) {
+		if (!params_whole(json_array_get(list, i), &v)) return params_wrong(e, name, "a list of token ids");
+		if (v < 0 || v >= vocab)
+			return apierr_set(e, 400, name, "Token id %lld is out of vocabulary (%u tokens).", (long long)v, vocab);
+		token_vec_push(out, (uint32_t)v);
+	}
+	return true;
+}
+
+void api_text_prompt(const struct api *a, const char *text, size_t len, bool add_special, struct token_vec *out)
+{
+	if (add_special && tokenizer_add_bos(a->tokenizer)) token_vec_push(out, tokenizer_bos(a->tokenizer));
+	tokenizer_encode(a->tokenizer, text, len, true, out);
+}

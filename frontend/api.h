@@ -1,0 +1,85 @@
+/* api.h - what the handlers of a frontend share, and the handlers.
+ *
+ * A handler gets a whole request and either answers at once or starts a generation (gen.h). Handlers run in the loop's thread,
+ * decide nothing about the engine and never block. */
+#ifndef SLUICE_API_H
+#define SLUICE_API_H
+
+#include "common/base.h"
+#include "common/list.h"
+#include "frontend/apierr.h"
+#include "frontend/http.h"
+#include "frontend/live.h"
+#include "frontend/tokenizer.h"
+#include "proto/config.h"
+#include "proto/page.h"
+
+#include <jansson.h>
+
+struct chat;
+
+struct api {
+	/* Set by the owner; kept. */
+	const struct config *config;
+	const struct page *page;       /* of the mesh */
+	struct page_slot *slot;        /* this process's */
+	const struct tokenizer *tokenizer;
+	struct chat *chat;
+	struct lives *lives;
+	uint64_t heartbeat_max_ns;
+
+	/* Set by api_init(). */
+	char **names;                  /* under which the model is served; the first one is shown */
+	size_t n_names;
+	char *metric_labels;
+	int64_t created;               /* of the model, as told to clients */
+	uint64_t random;               /* state of ids and of seeds that clients did not give */
+	uint64_t run_id;               /* random; makes answers' ids unique over restarts */
+	uint64_t now;                  /* of this loop pass */
+	bool draining;
+	struct list gens;              /* all generations */
+	struct list gens_due;          /* that have something to write */
+	struct strbuf scratch;         /* for documents and chunks; empty between uses */
+};
+
+void api_init(struct api *a, uint64_t now);
+void api_release(struct api *a);
+
+/* conn_host's on_request and on_answered; ctx is the api. */
+void api_on_request(void *ctx, struct http_request *r);
+void api_on_answered(void *ctx, int status);
+
+/* A random number. */
+uint64_t api_random(struct api *a);
+
+/* Parses the body as a JSON object, gives its memory back; false: answered with an error. */
+bool api_body(struct http_request *r, json_t **out);
+/* True when generations can start; else e is set (503 with phase and percentage). */
+bool api_is_ready(struct api *a, struct apierr *e);
+/* True when the model is one of ours (or not named). */
+bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e);
+/* What a request may have, prompt and output together; 0 while not known. */
+uint32_t api_model_len(const struct api *a);
+/* Answers 200 with a JSON document that is in a->scratch; empties it. */
+void api_answer_json(struct api *a, struct http_request *r);
+
+/* Reads a list of token ids below the vocabulary's size. */
+bool api_token_list(const struct api *a, const char *name, const json_t *list, struct token_vec *out, struct apierr *e);
+/* The prompt of a chat request as ids: renders the template, encodes. body: the request. */
+bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, struct token_vec *out, struct apierr *e);
+void api_text_prompt(const struct api *a, const char *text, size_t len, bool add_special, struct token_vec *out);
+
+/* Handlers. */
+void api_chat(struct api *a, struct http_request *r);
+void api_completions(struct api *a, struct http_request *r);
+void api_models(struct api *a, struct http_request *r);
+void api_model(struct api *a, struct http_request *r);
+void api_tokenize(struct api *a, struct http_request *r);
+void api_detokenize(struct api *a, struct http_request *r);
+void api_health(struct api *a, struct http_request *r);
+void api_live(struct api *a, struct http_request *r);
+void api_ping(struct api *a, struct http_request *r);
+void api_version(struct api *a, struct http_request *r);
+void api_metrics(struct api *a, struct http_request *r);
+
+#endif

@@ -1,0 +1,327 @@
+/* front.c - see front.h.
+ *
+ * Shape: callbacks of the loop take in what arrived (bytes into connections, messages into the lives) and record. Once a loop pass,
+ * before the loop sleeps, front_pass() sends what is due to the executor, writes what is due to clients, and stamps the heartbeat.
+ *
+ * Fails to start (model file, socket): `failed` to the supervisor, with a text for the user. End of file on the control socket: the
+ * supervisor is gone, exit at once. Drain: nothing is accepted any more, idle connections end, running answers are finished. */
+#include "frontend/front.h"
+
+#include "common/clock.h"
+#include "common/gguf.h"
+#include "common/log.h"
+#include "common/mem.h"
+#include "frontend/api.h"
+#include "frontend/chat.h"
+#include "frontend/conn.h"
+#include "frontend/gen.h"
+#include "frontend/lane.h"
+#include "frontend/tcp.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define FRONT_HEARTBEAT_MS 100
+#define FRONT_TICK_MS 250          /* connections' timeouts */
+#define FRONT_HELLO_NS (200 * NS_PER_MS)
+#define FRONT_FD_RESERVE 64        /* descriptors for all that is no connection */
+#define FRONT_CONNECTIONS_MAX (1u << 20)
+
+struct front {
+	struct boot *boot;
+	uv_loop_t loop;
+	uv_poll_t control;
+	uv_timer_t heartbeat, wake;
+	uv_prepare_t pass;
+	struct api api;
+	struct conn_host host;
+	struct tcp *tcp;
+	struct lane_link *lane;
+	struct lives *lives;
+	struct tokenizer *tokenizer;
+	struct chat *chat;
+	uint64_t ticked_ns;
+	bool draining;
+	uint64_t drain_deadline_ns;
+	int exit_code;
+	struct {
+		uint64_t accepted, refused, resubmits, dropped;
+	} shown; /* as last added to the status page */
+};
+
+/* ---- outputs of the lives ---- */
+
+static int front_send(void *ctx, const struct msg *m)
+{
+	struct front *f = ctx;
+	int rc = lane_send(f->lane, m);
+
+	/* What can never be sent must not be tried for ever; nothing within the limits is that long. */
+	if (rc != ST_OK && rc != ST_AGAIN) log_error("a %s message was not sent: %s", msg_type_name(m->type), status_text(rc));
+	return rc == ST_AGAIN ? ST_AGAIN : ST_OK;
+}
+
+/* ---- events ---- */
+
+static void on_lane_message(void *ctx, const struct msg *m)
+{
+	struct front *f = ctx;
+
+	f->api.now = clock_now_ns();
+	lives_on_message(f->lives, m, f->api.now);
+}
+
+static void on_lane_ready(void *ctx)
+{
+	(void)ctx; /* lives_step() in this pass tries again */
+}
+
+static void front_epoch(struct front *f, uint64_t epoch)
+{
+	struct errbuf err;
+
+	if (lane_epoch(f->lane, epoch, &err) != ST_OK) {
+		log_error("%s", err.text);
+		f->exit_code = EXIT_FAILED; /* a new process may have better luck */
+		uv_stop(&f->loop);
+		return;
+	}
+	lives_on_epoch(f->lives, epoch, clock_now_ns());
+}
+
+static void front_drain(struct front *f, uint64_t timeout_ns)
+{
+	if (f->draining) return;
+	f->draining = f->api.draining = true;
+	f->drain_deadline_ns = clock_now_ns() + timeout_ns;
+	page_state(f->api.slot, PAGE_DRAINING);
+	tcp_drain(f->tcp);
+}
+
+static void on_control(uv_poll_t *p, int status, int events)
+{
+	static uint8_t packet[BOOT_PACKET_MAX];
+	struct front *f = p->data;
+	struct msg m;
+	int rc;
+
+	while ((rc = boot_poll(&m, packet, sizeof(packet))) == ST_OK) {
+		if (m.type == MSG_epoch) front_epoch(f, m.epoch.epoch);
+		else if (m.type == MSG_drain) front_drain(f, m.drain.timeout_ns);
+	}
+	if (rc == ST_CLOSED) _exit(EXIT_ORPHAN);
+}
+
+/* ---- once a pass ---- */
+
+static void front_publish(struct front *f)
+{
+	struct page_slot *slot = f->api.slot;
+	struct lives_stats ls;
+	struct tcp_stats ts;
+
+	lives_stats(f->lives, &ls);
+	tcp_stats(f->tcp, &ts);
+	page_gauge(slot, GAUGE_connections, (double)ts.n_open);
+	page_gauge(slot, GAUGE_live_requests, (double)ls.n_live);
+	page_count_to(slot, COUNTER_connections_accepted, ts.accepted, &f->shown.accepted);
+	page_count_to(slot, COUNTER_connections_refused, ts.refused, &f->shown.refused);
+	page_count_to(slot, COUNTER_resubmits, ls.resubmits, &f->shown.resubmits);
+	page_count_to(slot, COUNTER_dropped, ls.dropped_stale + ls.dropped_repeats + lane_dropped(f->lane), &f->shown.dropped);
+}
+
+static void on_wake(uv_timer_t *t)
+{
+	(void)t; /* the pass does the work */
+}
+
+static void front_set_wake(struct front *f, uint64_t now)
+{
+	uint64_t due = lives_deadline(f->lives);
+
+	if (due == UINT64_MAX) uv_timer_stop(&f->wake);
+	else uv_timer_start(&f->wake, on_wake, due <= now ? 0 : div_up(due - now, NS_PER_MS), 0);
+}
+
+static void front_check_drain(struct front *f, uint64_t now)
+{
+	struct tcp_stats ts;
+
+	if (!f->draining) return;
+	tcp_stats(f->tcp, &ts);
+	if (ts.n_open == 0 || now >= f->drain_deadline_ns) uv_stop(&f->loop);
+}
+
+static void front_pass(struct front *f)
+{
+	uint64_t now = clock_now_ns();
+	int i;
+
+	/* Twice: writing makes room for streams that waited, and may begin pipelined requests. */
+	for (i = 0; i < 2; i++) {
+		lives_step(f->lives, now);
+		gens_step(&f->api, now);
+		tcp_flush(f->tcp, now);
+	}
+	lane_poll(f->lane);
+	atomic_store_explicit(&f->api.slot->heartbeat_ns, now, memory_order_relaxed);
+	front_publish(f);
+	front_set_wake(f, now);
+	front_check_drain(f, now);
+}
+
+static void on_pass(uv_prepare_t *p)
+{
+	front_pass(p->data);
+}
+
+static void on_heartbeat(uv_timer_t *t)
+{
+	struct front *f = t->data;
+	uint64_t now = clock_now_ns();
+
+	if (now - f->ticked_ns < NS_PER_S) return;
+	f->ticked_ns = now;
+	gens_tick(&f->api, now);
+}
+
+/* ---- start ---- */
+
+/* Tokenizer and chat template; the file is closed again. */
+static int front_load(struct front *f, struct errbuf *err)
+{
+	struct gguf *g = NULL;
+	int rc;
+
+	page_state(f->api.slot, PAGE_LOADING);
+	rc = gguf_open(&g, f->boot->config.model, err);
+	if (rc == ST_OK) rc = tokenizer_from_gguf(&f->tokenizer, g, err);
+	if (rc == ST_OK) rc = chat_from_gguf(&f->chat, g, f->tokenizer, err);
+	if (rc == ST_OK && !chat_has_template(f->chat)) log_warning("the model has no chat template: /v1/chat/completions will be refused");
+	gguf_close(g);
+	return rc;
+}
+
+/* As many connections as descriptors allow, unless the user says less. */
+static uint32_t front_connections(const struct config *c)
+{
+	struct rlimit lim;
+	uint64_t n;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) != 0) return 1024 - FRONT_FD_RESERVE;
+	if (lim.rlim_cur != lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &lim) != 0) getrlimit(RLIMIT_NOFILE, &lim);
+	}
+	n = min_u64(lim.rlim_cur > 2 * FRONT_FD_RESERVE ? lim.rlim_cur - FRONT_FD_RESERVE : FRONT_FD_RESERVE, FRONT_CONNECTIONS_MAX);
+	return (uint32_t)(c->max_connections ? min_u64(c->max_connections, n) : n);
+}
+
+static void front_host(struct front *f)
+{
+	const struct config *c = &f->boot->config;
+
+	f->host = (struct conn_host){
+		.head_max = c->max_head_bytes ? c->max_head_bytes : 16 * KIB,
+		.body_max = c->max_body_bytes ? c->max_body_bytes : 32 * MIB,
+		.bodies_max = max_size(256 * MIB, 2 * c->max_body_bytes), /* of all connections together */
+		.request_ns = c->timeout_request,
+		.keep_alive_ns = c->timeout_keep_alive,
+		.write_ns = c->timeout_write,
+		.allow_origin = c->allowed_origins,
+		.ctx = &f->api,
+		.on_request = api_on_request,
+		.on_answered = api_on_answered,
+		.id_base = api_random(&f->api),
+	};
+}
+
+static void front_lives(struct front *f)
+{
+	struct lives_config cfg = {
+		.frontend = f->boot->index,
+		.incarnation = f->boot->incarnation,
+		.silence_ns = f->boot->config.heartbeat_timeout,
+		.hello_ns = FRONT_HELLO_NS,
+		.requests_max = f->boot->config.max_requests,
+	};
+	struct lives_out out = {.ctx = f, .send = front_send, .on_token = gen_on_token, .on_end = gen_on_end};
+
+	f->lives = lives_new(&cfg, &out);
+}
+
+static int front_open(struct front *f, struct errbuf *err)
+{
+	struct lane_events events = {.ctx = f, .on_message = on_lane_message, .on_ready = on_lane_ready};
+	int rc = front_load(f, err);
+
+	if (rc != ST_OK) return rc;
+	front_lives(f);
+	f->api.tokenizer = f->tokenizer;
+	f->api.chat = f->chat;
+	f->api.lives = f->lives;
+	api_init(&f->api, clock_now_ns());
+	front_host(f);
+	rc = lane_open(&f->lane, f->boot, &f->loop, &events, err);
+	if (rc != ST_OK) return rc;
+	lives_on_epoch(f->lives, f->boot->epoch, clock_now_ns());
+	return tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, front_connections(&f->boot->config), FRONT_TICK_MS, err);
+}
+
+static void front_handles(struct front *f)
+{
+	CHECK(uv_loop_init(&f->loop) == 0);
+	f->control.data = f->heartbeat.data = f->wake.data = f->pass.data = f;
+	CHECK(uv_poll_init(&f->loop, &f->control, CHILD_FD_CONTROL) == 0);
+	uv_timer_init(&f->loop, &f->heartbeat);
+	uv_timer_init(&f->loop, &f->wake);
+	uv_prepare_init(&f->loop, &f->pass);
+}
+
+static void front_close(struct front *f)
+{
+	tcp_close(f->tcp, NULL, NULL);
+	lane_close(f->lane);
+	uv_close((uv_handle_t *)&f->control, NULL);
+	uv_close((uv_handle_t *)&f->heartbeat, NULL);
+	uv_close((uv_handle_t *)&f->wake, NULL);
+	uv_close((uv_handle_t *)&f->pass, NULL);
+	uv_run(&f->loop, UV_RUN_DEFAULT);
+	uv_loop_close(&f->loop);
+	api_release(&f->api);
+	lives_free(f->lives);
+	lane_free(f->lane);
+	chat_free(f->chat);
+	tokenizer_free(f->tokenizer);
+}
+
+int front_run(struct boot *boot)
+{
+	struct front *f = mem_new(struct front);
+	struct errbuf err = {{0}};
+	int exit_code;
+
+	f->boot = boot;
+	f->api.config = &boot->config;
+	f->api.page = boot->page;
+	f->api.slot = &boot->page->frontends[min_u32(boot->index, LIMIT_FRONTENDS - 1)];
+	f->api.heartbeat_max_ns = boot->config.heartbeat_timeout;
+	front_handles(f);
+	if (front_open(f, &err) != ST_OK) {
+		log_error("%s", err.text);
+		boot_send_failed(EXIT_FAILED, err.text);
+		return EXIT_FAILED; /* the process ends: the system frees what is half open */
+	}
+	CHECK(uv_poll_start(&f->control, UV_READABLE, on_control) == 0);
+	uv_timer_start(&f->heartbeat, on_heartbeat, FRONT_HEARTBEAT_MS, FRONT_HEARTBEAT_MS);
+	uv_prepare_start(&f->pass, on_pass);
+	atomic_store_explicit(&f->api.slot->heartbeat_ns, clock_now_ns(), memory_order_relaxed);
+	page_state(f->api.slot, PAGE_SERVING);
+	boot_send_ready();
+	uv_run(&f->loop, UV_RUN_DEFAULT);
+	exit_code = f->exit_code;
+	front_close(f);
+	free(f);
+	return exit_code;
+}

@@ -1,0 +1,61 @@
+/* params.h - the parameters of /v1/chat/completions and /v1/completions: one table says what each may be.
+ *
+ * null is "not given" for every parameter. What is known but not built yet is refused by name unless it asks for nothing (an
+ * empty list, the default value); what is unknown is ignored, as OpenAI and vLLM do. */
+#ifndef SLUICE_PARAMS_H
+#define SLUICE_PARAMS_H
+
+#include "common/base.h"
+#include "frontend/apierr.h"
+#include "proto/limits.h"
+
+#include <jansson.h>
+
+enum params_endpoint { PARAMS_CHAT = 1, PARAMS_TEXT = 2 };
+
+/* The model's own stop ids share the submit message's column with the client's. */
+#define PARAMS_STOP_IDS_MAX (LIMIT_STOP_IDS - 16)
+#define PARAMS_NO_LOGPROBS (-1)
+
+/* Borrows from the body's JSON. */
+struct params {
+	enum params_endpoint endpoint;
+	const json_t *messages;    /* chat */
+	const json_t *prompt;      /* text */
+	const char *model;         /* NULL: not given */
+	size_t model_len;
+
+	int64_t output_max;        /* 0: not given */
+	int64_t output_min;
+	double temperature, top_p, min_p;
+	int64_t top_k;             /* 0: off */
+	bool has_seed;
+	int64_t seed;
+	int64_t priority;
+	const char *cache_salt;
+	size_t cache_salt_len;
+
+	const json_t *stop;        /* string or array of non-empty strings, or NULL */
+	uint32_t stop_ids[PARAMS_STOP_IDS_MAX];
+	size_t n_stop_ids;
+	bool ignore_eos;
+	bool keep_stop;            /* include_stop_str_in_output */
+	bool skip_special;         /* skip_special_tokens */
+
+	int64_t n_logprobs;        /* PARAMS_NO_LOGPROBS, or the number of best tokens to list */
+	bool stream, include_usage;
+	bool return_token_ids;
+	bool add_special_tokens;    /* text: BOS where the model wants one */
+	bool add_generation_prompt; /* chat */
+};
+
+/* False: e says what is wrong. */
+bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, struct apierr *e) MUST_CHECK;
+
+/* A whole number: a JSON integer, or a real without a fraction. False when j is neither. */
+bool params_whole(const json_t *j, int64_t *out);
+
+/* The text of an error for a parameter of the wrong kind, for other endpoints: "`name` must be ...". */
+bool params_wrong(struct apierr *e, const char *name, const char *what);
+
+#endif

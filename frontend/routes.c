@@ -1,0 +1,97 @@
+/* routes.c - one table: method, path, handler. HEAD goes with GET, OPTIONS with everything. */
+#include "frontend/api.h"
+#include "frontend/conn.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct route {
+	enum http_method method;
+	const char *path; /* ends in '/': a prefix, something must follow */
+	void (*handler)(struct api *a, struct http_request *r);
+} routes[] = {
+	{METHOD_POST, "/v1/chat/completions", api_chat},
+	{METHOD_POST, "/v1/completions", api_completions},
+	{METHOD_GET, "/v1/models", api_models},
+	{METHOD_GET, "/v1/models/", api_model},
+	{METHOD_POST, "/tokenize", api_tokenize},
+	{METHOD_POST, "/detokenize", api_detokenize},
+	{METHOD_GET, "/health", api_health},
+	{METHOD_GET, "/ready", api_health},
+	{METHOD_GET, "/live", api_live},
+	{METHOD_GET, "/ping", api_ping},
+	{METHOD_POST, "/ping", api_ping},
+	{METHOD_GET, "/version", api_version},
+	{METHOD_GET, "/metrics", api_metrics},
+};
+
+static bool route_matches(const struct route *t, const char *path)
+{
+	size_t n = strlen(t->path);
+
+	if (t->path[n - 1] != '/') return strcmp(t->path, path) == 0;
+	return strncmp(t->path, path, n) == 0 && path[n] != 0;
+}
+
+/* Browsers ask before they send; without credentials, so this never needs a key. */
+static void answer_options(struct http_request *r)
+{
+	const char *wanted = http_header(r, "access-control-request-headers", NULL);
+	char extra[1024];
+	size_t i;
+
+	/* Echoed, because `*` does not cover Authorization; only when it is a plain list of names. */
+	for (i = 0; wanted && wanted[i]; i++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_, ", wanted[i]) || i > 512) wanted = NULL;
+	snprintf(extra, sizeof(extra),
+		 "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\nAccess-Control-Allow-Headers: %s\r\n"
+		 "Access-Control-Max-Age: 86400\r\nAllow: GET, HEAD, POST, OPTIONS\r\n",
+		 wanted && wanted[0] ? wanted : "Authorization, Content-Type, X-Request-Id");
+	http_answer(r, 204, NULL, extra, NULL, 0);
+}
+
+static void answer_405(struct http_request *r, int allowed)
+{
+	char extra[96];
+
+	snprintf(extra, sizeof(extra), "Allow: %s%sOPTIONS\r\n", allowed & METHOD_GET ? "GET, HEAD, " : "", allowed & METHOD_POST ? "POST, " : "");
+	apierr_send(r, 405, extra, "This method is not allowed for this path.");
+}
+
+void api_on_request(void *ctx, struct http_request *r)
+{
+	enum http_method method = r->method == METHOD_HEAD ? METHOD_GET : r->method;
+	struct api *a = ctx;
+	struct apierr e = {0};
+	int allowed = 0;
+	size_t i;
+
+	a->now = conn_now(r->conn);
+	if (r->method == METHOD_OPTIONS) {
+		answer_options(r);
+		return;
+	}
+	for (i = 0; i < ARRAY_LEN(routes); i++) {
+		if (!route_matches(&routes[i], r->path)) continue;
+		if (routes[i].method == method) {
+			routes[i].handler(a, r);
+			return;
+		}
+		allowed |= (int)routes[i].method;
+	}
+	if (allowed) {
+		answer_405(r, allowed);
+		return;
+	}
+	(void)apierr_set(&e, 404, NULL, "There is nothing at %.*s.", 200, r->path);
+	apierr_answer(&e, r);
+}
+
+void api_on_answered(void *ctx, int status)
+{
+	struct api *a = ctx;
+
+	if (status >= 500) page_count(a->slot, COUNTER_http_5xx, 1);
+	else if (status >= 400) page_count(a->slot, COUNTER_http_4xx, 1);
+	else page_count(a->slot, COUNTER_http_2xx, 1);
+}
