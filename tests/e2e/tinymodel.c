@@ -1,0 +1,30 @@
+/* tinymodel.c - writes the random model of tests/support/tiny_llama.h for tests of whole servers.
+ *
+ *   tinymodel FILE [CONTEXT [LAYERS [DIM]]]
+ *
+ * CONTEXT sets how long a stream can be, LAYERS and DIM how slow. The same numbers give the same file. */
+#include "tests/support/tiny_llama.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+	struct tiny_llama t;
+
+	if (argc < 2 || argc > 5) {
+		fprintf(stderr, "usage: %s FILE [CONTEXT [LAYERS [DIM]]]\n", argv[0]);
+		return 2;
+	}
+	tiny_llama_init(&t);
+	t.context = argc > 2 ? (uint32_t)atoi(argv[2]) : 4096;
+	if (argc > 3) t.layers = (uint32_t)atoi(argv[3]);
+	if (argc > 4) {
+		t.dim = (uint32_t)atoi(argv[4]); /* a multiple of 64 */
+		t.ffn = 2 * t.dim;
+		t.heads = t.dim / 16;
+		t.kv_heads = t.heads / 2;
+	}
+	tiny_llama_save(&t, argv[1]);
+	return 0;
+}
