@@ -113,6 +113,7 @@ static int corebox_on_send(void *ctx, uint32_t frontend, uint32_t incarnation, c
 	strbuf_init(&packed, LIMIT_MESSAGE_BYTES);
 	assert_int_equal(msg_pack(m, &packed), ST_OK); /* within all bounds */
 	strbuf_release(&packed);
+	if (b->on_send) return b->on_send(b, frontend, incarnation, m);
 	free(b->last_sent);
 	b->last_sent = msg_dup(m);
 	if (!b->quiet) {

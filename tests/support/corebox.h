@@ -42,6 +42,8 @@ struct corebox {
 	struct msg *last_step; /* as sent, for a closer look */
 	struct msg *last_sent;
 	uint32_t (*token)(const uint32_t *tokens, uint32_t n, uint32_t n_prompt); /* NULL: corebox_token() */
+	/* When set, gets what is sent instead of the log. */
+	int (*on_send)(struct corebox *b, uint32_t frontend, uint32_t incarnation, const struct msg *m);
 	uint32_t tokens[COREBOX_TOKENS]; /* of the request being built */
 	uint64_t n_tokens_run;  /* computed by steps answered so far */
 	uint64_t n_steps_answered;

@@ -1,0 +1,362 @@
+/* test_seq.c - requests: their order, their states, their tokens and their end. */
+#include "executor/seq.h"
+
+#include "common/mem.h"
+
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const uint32_t tokens[] = {5, 6, 7, 8, 9, 10};
+
+static struct msg_submit submit(uint64_t id, uint32_t priority)
+{
+	return (struct msg_submit){.client_id = id,
+				   .attempt = 3,
+				   .tokens = view_of(tokens, 4),
+				   .n_prompt = 3,
+				   .n_output_max = 10,
+				   .priority = priority};
+}
+
+static struct seq *add(struct seqs *t, struct seqheap *h, uint64_t id, uint32_t priority)
+{
+	struct msg_submit m = submit(id, priority);
+	struct seq *s = seq_new(t, &m, NULL, h, id);
+
+	seqs_check(t);
+	return s;
+}
+
+static void lower_numbers_and_earlier_arrivals_go_first(void **state)
+{
+	static const struct {
+		uint32_t priority_a, priority_b;
+		uint64_t arrival_a, arrival_b;
+		bool before;
+	} rows[] = {{1, 2, 9, 1, true}, {2, 1, 1, 9, false}, {1, 1, 1, 2, true}, {1, 1, 2, 1, false}, {1, 1, 2, 2, false}};
+	uint32_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct seq a = {.priority = rows[i].priority_a, .arrival = rows[i].arrival_a};
+		struct seq b = {.priority = rows[i].priority_b, .arrival = rows[i].arrival_b};
+
+		assert_int_equal(seq_before(&a, &b), rows[i].before);
+	}
+}
+
+static void a_new_request_has_what_the_submit_said(void **state)
+{
+	static const uint32_t stops[] = {1, 2};
+	struct msg_submit m = submit(9, 4);
+	struct seqheap h = {0};
+	struct seqs t;
+	struct seq *s;
+
+	seqs_init(&t);
+	m.n_output_min = 2;
+	m.stop_ids = view_of(stops, 2);
+	m.temperature = 0.5f;
+	m.top_p = 0.75f;
+	m.top_k = 6;
+	m.min_p = 0.25f;
+	m.seed = 1ull << 40;
+	m.choice = 2;
+	m.n_logprobs = 5;
+	m.cache_salt = view_text("x");
+	s = seq_new(&t, &m, (struct lane *)&m, &h, 77);
+	seqs_check(&t);
+	assert_ptr_equal(s->lane, &m);
+	assert_ptr_equal(s->heap, &h);
+	assert_int_equal(s->client_id, 9);
+	assert_int_equal(s->attempt, 3);
+	assert_int_equal(s->priority, 4);
+	assert_int_equal(s->arrival, 77);
+	assert_int_equal(s->n_tokens, 4);
+	assert_memory_equal(s->tokens, tokens, 16);
+	assert_int_equal(s->n_prompt, 3);
+	assert_int_equal(seq_n_output(s), 1);
+	assert_int_equal(s->n_output_max, 10);
+	assert_int_equal(s->n_output_min, 2);
+	assert_int_equal(s->n_stop_ids, 2);
+	assert_memory_equal(s->stop_ids, stops, 8);
+	assert_true(s->temperature == 0.5f && s->top_p == 0.75f && s->min_p == 0.25f);
+	assert_int_equal(s->top_k, 6);
+	assert_true(s->seed == 1ull << 40);
+	assert_int_equal(s->choice, 2);
+	assert_int_equal(s->n_logprobs, 5);
+	assert_int_equal(s->logprobs->base, 1);
+	assert_int_equal(s->n_sent, 1); /* what the frontend has needs no sending */
+	assert_true(s->accept_due);
+	assert_int_equal(s->state, SEQ_WAITING);
+	assert_int_equal(s->finish, FINISH_NONE);
+	assert_true(s->root.lo == kvpool_root("x", 1).lo && s->root.hi == kvpool_root("x", 1).hi);
+	assert_ptr_equal(seqs_find(&t, 9), s);
+	assert_null(seqs_find(&t, 8));
+	assert_int_equal(seqs_len(&t), 1);
+	assert_ptr_equal(seqheap_first(&h), s);
+	assert_null(add(&t, &h, 10, 4)->logprobs);
+	assert_int_equal(seqs_len(&t), 2);
+	seqs_release(&t);
+	seqheap_release(&h);
+	assert_null(h.v);
+	assert_int_equal(h.n, 0);
+}
+
+static void the_heap_gives_the_first_of_any_crowd(void **state)
+{
+	enum { N = 300 };
+	struct seq *all[N];
+	struct seqheap h = {0};
+	uint32_t i, k, n = 0, round;
+	struct seqs t;
+
+	srand(5);
+	seqs_init(&t);
+	assert_null(seqheap_first(&h));
+	for (round = 0; round < 4; round++) {
+		while (n < N) {
+			all[n] = add(&t, &h, round * 1000 + n + 1, (uint32_t)rand() % 20);
+			n++;
+		}
+		/* Out from anywhere: running, ended, or gone. */
+		while (n > N / 3 * (round % 3)) {
+			struct seq *best = all[0], *s;
+
+			for (i = 1; i < n; i++)
+				if (seq_before(all[i], best)) best = all[i];
+			assert_ptr_equal(seqheap_first(&h), best);
+			assert_int_equal(h.n, n);
+			s = n % 3 ? best : all[(uint32_t)rand() % n];
+			for (k = 0; all[k] != s; k++) {
+			}
+			all[k] = all[--n];
+			if (n % 2) seq_move(&t, s, SEQ_RUNNING);
+			seq_free(&t, s);
+			seqs_check(&t);
+			assert_int_equal(seqs_len(&t), n);
+		}
+	}
+	seqs_release(&t);
+	seqheap_release(&h);
+}
+
+static void only_these_moves_are_allowed(void **state)
+{
+	static const bool may[SEQ_STATES][SEQ_STATES] = {
+		[SEQ_WAITING] = {[SEQ_SUSPECT] = true, [SEQ_RUNNING] = true, [SEQ_DONE] = true},
+		[SEQ_SUSPECT] = {[SEQ_RUNNING] = true, [SEQ_DONE] = true},
+		[SEQ_RUNNING] = {[SEQ_WAITING] = true, [SEQ_SUSPECT] = true, [SEQ_DONE] = true},
+	};
+	int a, b;
+
+	for (a = 0; a < SEQ_STATES; a++)
+		for (b = 0; b < SEQ_STATES; b++)
+			assert_int_equal(seq_may_move((enum seq_state)a, (enum seq_state)b), may[a][b]);
+}
+
+static void expect_list(const struct seqs *t, enum seq_state state, const char *ids)
+{
+	const struct list *l = &t->in_state[state];
+	char text[64] = "";
+
+	LIST_EACH(l, it, nx)
+	{
+		char c[2] = {(char)('0' + CONTAINER_OF(it, struct seq, link)->client_id), 0};
+
+		strcat(text, c);
+	}
+	assert_string_equal(text, ids);
+	assert_int_equal(l->len, strlen(ids));
+	seqs_check(t);
+}
+
+static void running_and_suspect_lists_are_in_order(void **state)
+{
+	struct seqheap h = {0};
+	struct seq *s[7];
+	struct seqs t;
+	uint32_t i;
+
+	seqs_init(&t);
+	for (i = 1; i <= 6; i++) s[i] = add(&t, &h, i, i == 5 ? 0 : 1);
+	expect_list(&t, SEQ_WAITING, "123456");
+	seq_move(&t, s[3], SEQ_RUNNING);
+	seq_move(&t, s[1], SEQ_RUNNING);
+	seq_move(&t, s[6], SEQ_RUNNING);
+	seq_move(&t, s[5], SEQ_RUNNING);
+	seq_move(&t, s[4], SEQ_RUNNING);
+	expect_list(&t, SEQ_RUNNING, "51346");
+	expect_list(&t, SEQ_WAITING, "2");
+	assert_int_equal(h.n, 1);
+	seq_move(&t, s[6], SEQ_SUSPECT);
+	seq_move(&t, s[5], SEQ_SUSPECT);
+	seq_move(&t, s[3], SEQ_SUSPECT);
+	expect_list(&t, SEQ_SUSPECT, "536");
+	expect_list(&t, SEQ_RUNNING, "14");
+	/* Those that wait or are done are in no order. */
+	seq_move(&t, s[1], SEQ_WAITING);
+	expect_list(&t, SEQ_WAITING, "21");
+	assert_ptr_equal(seqheap_first(&h), s[1]);
+	s[4]->finish = s[6]->finish = s[2]->finish = FINISH_STOP;
+	seq_move(&t, s[6], SEQ_DONE);
+	seq_move(&t, s[4], SEQ_DONE);
+	seq_move(&t, s[2], SEQ_DONE);
+	expect_list(&t, SEQ_DONE, "642");
+	seq_free(&t, s[4]);
+	expect_list(&t, SEQ_DONE, "62");
+	assert_null(seqs_find(&t, 4));
+	seqs_release(&t);
+	assert_int_equal(seqs_len(&t), 0);
+	assert_int_equal(t.in_state[SEQ_DONE].len, 0);
+	seqheap_release(&h);
+}
+
+static void a_request_ends_as_its_last_token_says(void **state)
+{
+	static const struct {
+		const char *tokens; /* prompt | output */
+		uint32_t n_min, n_max, len_max;
+		enum finish finish;
+	} rows[] = {
+		{"ab|", 0, 5, 100, FINISH_NONE},    {"abx|", 0, 5, 100, FINISH_NONE}, /* in the prompt */
+		{"ab|x", 0, 5, 100, FINISH_STOP},   {"ab|y", 0, 5, 100, FINISH_STOP},
+		{"ab|c", 0, 5, 100, FINISH_NONE},   {"ab|xc", 0, 5, 100, FINISH_NONE}, /* not the last */
+		{"ab|x", 1, 5, 100, FINISH_NONE},   {"ab|cx", 1, 5, 100, FINISH_STOP},
+		{"ab|cx", 2, 5, 100, FINISH_NONE},  {"ab|ccccc", 0, 5, 100, FINISH_LENGTH},
+		{"ab|cccc", 0, 5, 100, FINISH_NONE}, {"ab|ccccx", 0, 5, 100, FINISH_STOP}, /* stop goes first */
+		{"ab|ccccx", 5, 5, 100, FINISH_LENGTH}, {"ab|cc", 0, 5, 4, FINISH_LENGTH},
+		{"ab|c", 0, 5, 4, FINISH_NONE},     {"ab|c", 0, 5, 2, FINISH_LENGTH},
+		{"ab|", 0, 5, 2, FINISH_NONE},      {"ab|c", 0, 5, 1, FINISH_LENGTH},
+	};
+	uint32_t stops[] = {'x', 'y'}, i, k;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct seq s = {.stop_ids = stops, .n_stop_ids = 2, .n_output_min = rows[i].n_min, .n_output_max = rows[i].n_max};
+
+		for (k = 0; rows[i].tokens[k]; k++) {
+			if (rows[i].tokens[k] == '|')
+				s.n_prompt = k;
+			else
+				seq_append(&s, (uint32_t)rows[i].tokens[k]);
+		}
+		if (seq_finish(&s, rows[i].len_max) != rows[i].finish) fail_msg("row %u: %s", i, rows[i].tokens);
+		free(s.tokens);
+	}
+}
+
+static void the_output_limit_is_the_smaller_one(void **state)
+{
+	struct seq s = {.n_prompt = 10, .n_output_max = 5};
+
+	assert_int_equal(seq_n_output_limit(&s, 100), 5);
+	assert_int_equal(seq_n_output_limit(&s, 15), 5);
+	assert_int_equal(seq_n_output_limit(&s, 14), 4);
+	assert_int_equal(seq_n_output_limit(&s, 11), 1);
+	assert_int_equal(seq_n_output_limit(&s, 10), 0);
+	assert_int_equal(seq_n_output_limit(&s, 9), 0);
+	assert_int_equal(seq_n_output_limit(&s, UINT32_MAX), 5);
+}
+
+static void log_probabilities_are_kept_a_token(void **state)
+{
+	uint32_t ids[100], i, n_top, rank, at, k;
+	float lps[100];
+	struct seqheap h = {0};
+	struct msg_submit m = submit(1, 1);
+	struct seqs t;
+	struct seq *s;
+
+	for (i = 0; i < 100; i++) {
+		ids[i] = 1000 + i;
+		lps[i] = -(float)i;
+	}
+	seqs_init(&t);
+	m.n_logprobs = 3;
+	s = seq_new(&t, &m, NULL, &h, 1); /* one output token is known, without any */
+	for (i = 0; i < 40; i++) {
+		seq_append(s, i);
+		seq_append_top(s, i + 1, i % 4, view_of(ids, 100), view_of(lps, 100), i);
+		seqs_check(&t);
+	}
+	assert_int_equal(seq_top(s, 0, &rank, &at), 0);
+	assert_int_equal(rank, 0);
+	assert_int_equal(at, 0);
+	for (i = 0; i < 40; i++) {
+		n_top = seq_top(s, 1 + i, &rank, &at);
+		assert_int_equal(n_top, i % 4);
+		assert_int_equal(rank, i + 1);
+		assert_int_equal(at, i / 4 * 6 + (i % 4) * (i % 4 - 1) / 2 * (i % 4 > 0));
+		for (k = 0; k < n_top; k++) {
+			float lp;
+
+			memcpy(&lp, &s->logprobs->top_lps[at + k], sizeof(lp));
+			assert_int_equal(s->logprobs->top_ids[at + k], 1000 + i + k);
+			assert_true(lp == -(float)(i + k));
+		}
+	}
+	/* Without the wish nothing is kept. */
+	s = add(&t, &h, 2, 1);
+	seq_append(s, 1);
+	seq_append_top(s, 7, 2, view_of(ids, 100), view_of(lps, 100), 0);
+	rank = at = 9;
+	assert_int_equal(seq_top(s, 1, &rank, &at), 0);
+	assert_int_equal(rank, 0);
+	assert_int_equal(at, 0);
+	seqs_release(&t);
+	seqheap_release(&h);
+}
+
+static void live_and_die(void)
+{
+	struct msg_submit m = submit(1, 1);
+	struct seqheap h = {0};
+	struct seqs t;
+	uint32_t i;
+
+	seqs_init(&t);
+	m.n_logprobs = 2;
+	for (i = 0; i < 20; i++) {
+		struct seq *s;
+
+		m.client_id = i;
+		s = seq_new(&t, &m, NULL, &h, i);
+		seq_append(s, 1);
+		seq_append_top(s, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
+		mem_reserve(s->blocks, s->blocks_cap, 1);
+		if (i % 2) seq_free(&t, s);
+	}
+	seqs_release(&t);
+	seqheap_release(&h);
+}
+
+static void nothing_leaks(void **state)
+{
+	size_t before;
+
+	live_and_die(); /* fills the allocator's own caches */
+	before = mallinfo2().uordblks;
+	live_and_die();
+	assert_int_equal(mallinfo2().uordblks, before);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(lower_numbers_and_earlier_arrivals_go_first),
+		cmocka_unit_test(a_new_request_has_what_the_submit_said),
+		cmocka_unit_test(the_heap_gives_the_first_of_any_crowd),
+		cmocka_unit_test(only_these_moves_are_allowed),
+		cmocka_unit_test(running_and_suspect_lists_are_in_order),
+		cmocka_unit_test(a_request_ends_as_its_last_token_says),
+		cmocka_unit_test(the_output_limit_is_the_smaller_one),
+		cmocka_unit_test(log_probabilities_are_kept_a_token),
+		cmocka_unit_test(nothing_leaks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
