@@ -333,8 +333,8 @@ static void smollm2_q8(void **state)
 	struct run r;
 
 	run_open(&r, model_or_skip(), KACT_Q8);
-	run_file(&r, "model/smollm2.jsonl", test_all ? SIZE_MAX : 150, false);
-	run_ppl(&r, "model/smollm2.ppl.jsonl", test_all ? SIZE_MAX : 1, test_all ? SIZE_MAX : 300);
+	run_file(&r, "model/smollm2.jsonl", test_all ? SIZE_MAX : 35, false);
+	run_ppl(&r, "model/smollm2.ppl.jsonl", test_all ? SIZE_MAX : 1, test_all ? SIZE_MAX : 200);
 	run_close(&r);
 }
 
@@ -343,7 +343,7 @@ static void smollm2_f32(void **state)
 	struct run r;
 
 	run_open(&r, model_or_skip(), KACT_F32);
-	run_file(&r, "model/smollm2.jsonl", test_all ? SIZE_MAX : 5, true);
+	run_file(&r, "model/smollm2.jsonl", test_all ? SIZE_MAX : 3, true);
 	run_ppl(&r, "model/smollm2.ppl.jsonl", test_all ? SIZE_MAX : 1, test_all ? SIZE_MAX : 50);
 	run_close(&r);
 }
