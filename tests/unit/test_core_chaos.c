@@ -235,7 +235,8 @@ static void random_event(struct chaos *c)
 		if (r->state == LIVE) submit(c, ix); /* for no reason */
 		break;
 	case 2:
-		if (draw(c, 4) == 0) lose_workers(c);
+		/* Not while one runs alone: it could be on trial, and nobody could tell its guilt from bad luck. */
+		if (draw(c, 4) == 0 && (!c->box.n_steps || c->box.steps[0]->step.run.n > 1)) lose_workers(c);
 		break;
 	case 3:
 		if (draw(c, 8) == 0) frontend_dies(c, f);

@@ -1,7 +1,8 @@
 /* test_kvpool.c - blocks are handed out, shared, cached, found and evicted in the documented order. */
 #include "executor/kvpool.h"
 
-#include <malloc.h>
+#include "tests/support/leak.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -292,16 +293,16 @@ static void without_a_cache_nothing_is_published(void **state)
 
 static void release_leaves_nothing(void **state)
 {
-	size_t before = mallinfo2().uordblks;
+	size_t before = leak_bytes_used();
 	struct kvpool p;
 
 	kvpool_init(&p, 1000, true);
 	take(&p);
 	kvpool_release(&p);
-	assert_int_equal(mallinfo2().uordblks, before);
+	assert_int_equal(leak_bytes_used(), before);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(blocks_come_in_order_and_run_out),
@@ -317,5 +318,6 @@ int main(void)
 		cmocka_unit_test(release_leaves_nothing),
 	};
 
+	leak_exact(argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
