@@ -13,7 +13,7 @@
 const struct jinja_limits JINJA_LIMITS_DEFAULT = {
 	.steps_max = 5 * 1000 * 1000,
 	.output_max = 32 * MIB,
-	.memory_max = 256 * MIB,
+	.memory_max = 128 * MIB,
 	.depth_max = 600,
 };
 
