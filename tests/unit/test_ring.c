@@ -121,6 +121,29 @@ static void a_reader_that_attaches_sees_only_what_comes_later(void **state)
 	box_release(&b, 1);
 }
 
+static void small_records_touch_only_the_beginning_of_a_large_ring(void **state)
+{
+	static uint8_t big[MIB];
+	const size_t soft = 256 * KIB, data_bytes = 4 * MIB;
+	uint8_t record[1000] = {0};
+	const uint8_t *data;
+	struct box b;
+
+	box_init(&b, data_bytes, 1);
+	data = (uint8_t *)b.mem + b.bytes - data_bytes;
+	for (int i = 0; i < 10000; i++) {
+		assert_int_equal(ring_push(b.writer, record, sizeof(record)), ST_OK);
+		expect_record(b.readers[0], record, sizeof(record));
+	}
+	for (size_t i = soft + 1008; i < data_bytes; i++)
+		if (data[i] != 0xAA) fail_msg("byte %zu was touched", i);
+	assert_int_equal(ring_push(b.writer, big, sizeof(big)), ST_OK); /* a large one still passes, and small ones beside it */
+	assert_int_equal(ring_push(b.writer, record, sizeof(record)), ST_OK);
+	expect_record(b.readers[0], big, sizeof(big));
+	expect_record(b.readers[0], record, sizeof(record));
+	box_release(&b, 1);
+}
+
 static void the_generation_is_shared(void **state)
 {
 	struct box b;
@@ -230,6 +253,7 @@ int main(void)
 		cmocka_unit_test(too_long_a_record_is_refused_for_good),
 		cmocka_unit_test(a_full_ring_waits_for_its_slowest_reader),
 		cmocka_unit_test(a_reader_that_attaches_sees_only_what_comes_later),
+		cmocka_unit_test(small_records_touch_only_the_beginning_of_a_large_ring),
 		cmocka_unit_test(the_generation_is_shared),
 		cmocka_unit_test(foreign_memory_is_refused),
 		cmocka_unit_test(a_damaged_length_is_noticed),
