@@ -242,7 +242,7 @@ int chatcmd_main(int argc, char **argv)
 	struct chat_opts o = {.url = url && url[0] ? url : "http://127.0.0.1:8000", .api_key = getenv("OPENAI_API_KEY")};
 	struct errbuf err = {{0}};
 	struct client *c;
-	int rc = chat_parse(&o, argc, argv);
+	int rc = chat_parse(&o, argc - 1, argv + 1);
 
 	if (rc != EXIT_OK) return rc;
 	if (o.help) {

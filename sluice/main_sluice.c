@@ -9,7 +9,7 @@
 
 static int version_main(int argc, char **argv)
 {
-	if (argc > 0 && strcmp(argv[0], "--help") == 0) printf("usage: sluice version\n\nPrints the version and exits.\n\nexample:\n  sluice version\n");
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) printf("usage: sluice version\n\nPrints the version and exits.\n\nexample:\n  sluice version\n");
 	else printf("sluice %s\n", SLUICE_VERSION);
 	return EXIT_OK;
 }
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : "";
 
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-		if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 2, argv + 2);
+		if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
 		usage(stdout);
 		return EXIT_OK;

@@ -370,7 +370,7 @@ int serve_main(int argc, char **argv)
 
 	config_init(&s.config);
 	rc = config_from_env(&s.config, &err);
-	if (rc == ST_OK) rc = config_from_args(&s.config, argc, argv, &help, &err);
+	if (rc == ST_OK) rc = config_from_args(&s.config, argc - 1, argv + 1, &help, &err);
 	if (rc == ST_OK && help) {
 		serve_help();
 		config_release(&s.config);
