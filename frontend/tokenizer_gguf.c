@@ -142,7 +142,7 @@ int tokenizer_from_gguf(struct tokenizer **out, const struct gguf *g, struct err
 	int rc;
 
 	*out = NULL;
-	f.l.file = gguf_path(g);
+	f.l.file = gguf_shown_path(g);
 	rc = read_lists(g, &f, err);
 	if (rc == ST_OK) rc = tokenizer_from_lists(out, &f.l, err);
 	gguf_lists_release(&f);

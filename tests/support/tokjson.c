@@ -18,24 +18,21 @@ static struct gguf_str view(const json_t *text)
 	return (struct gguf_str){json_string_value(text), json_string_length(text)};
 }
 
-/* Where token `id` goes; the lists grow with it. */
-static struct gguf_str *token_at(struct vocab_lists *l, json_int_t id)
+/* The lists under construction; the vocab_lists points into them at the end. */
+struct building {
+	struct gguf_str *tokens;
+	int32_t *types;
+	size_t n, tokens_cap, types_cap;
+};
+
+static void put_token(struct building *b, json_int_t id, struct gguf_str text, int32_t type)
 {
-	static const struct gguf_str none;
-
 	if (id < 0 || id > 1 << 20) fail_msg("absurd token id");
-	if ((size_t)id >= l->n_tokens) {
-		size_t n = (size_t)id + 1;
-
-		l->tokens = mem_realloc((void *)(uintptr_t)l->tokens, n, sizeof(*l->tokens));
-		l->types = mem_realloc((void *)(uintptr_t)l->types, n, sizeof(*l->types));
-		for (size_t i = l->n_tokens; i < n; i++) {
-			((struct gguf_str *)(uintptr_t)l->tokens)[i] = none;
-			((int32_t *)(uintptr_t)l->types)[i] = 1;
-		}
-		l->n_tokens = n;
-	}
-	return (struct gguf_str *)(uintptr_t)&l->tokens[id];
+	mem_reserve(b->tokens, b->tokens_cap, (size_t)id + 1);
+	mem_reserve(b->types, b->types_cap, (size_t)id + 1);
+	for (; b->n <= (size_t)id; b->n++) b->tokens[b->n] = (struct gguf_str){0};
+	b->tokens[id] = text;
+	b->types[id] = type;
 }
 
 static void read_merges(struct vocab_lists *l, const json_t *merges, struct strbuf *pairs)
@@ -71,6 +68,7 @@ struct tokenizer *tokjson_load(const char *relpath, const char *pre, const char 
 {
 	json_t *root = golden_json(relpath), *id, *token;
 	struct vocab_lists l = {.file = relpath, .pre = pre, .eot = TOKEN_NONE, .eom = TOKEN_NONE, .add_bos = -1};
+	struct building b = {0};
 	struct tokenizer *t = NULL;
 	struct errbuf err = {0};
 	struct strbuf pairs;
@@ -80,23 +78,22 @@ struct tokenizer *tokjson_load(const char *relpath, const char *pre, const char 
 	if (!root) return NULL;
 	strbuf_init(&pairs, 64 * MIB);
 	json_object_foreach(json_object_get(json_object_get(root, "model"), "vocab"), text, id)
-		*token_at(&l, json_integer_value(id)) = (struct gguf_str){text, strlen(text)};
-	json_array_foreach(json_object_get(root, "added_tokens"), i, token) {
-		json_int_t at = json_integer_value(json_object_get(token, "id"));
-
-		*token_at(&l, at) = view(json_object_get(token, "content"));
-		((int32_t *)(uintptr_t)l.types)[at] = json_is_true(json_object_get(token, "special")) ? 3 : 4;
-	}
-	/* Ids that the file leaves out would be duplicates of the empty text. */
-	for (i = 0; i < l.n_tokens; i++)
-		if (!l.tokens[i].s) fail_msg("%s: no token has id %zu", relpath, i);
+		put_token(&b, json_integer_value(id), (struct gguf_str){text, strlen(text)}, 1);
+	json_array_foreach(json_object_get(root, "added_tokens"), i, token)
+		put_token(&b, json_integer_value(json_object_get(token, "id")), view(json_object_get(token, "content")),
+			  json_is_true(json_object_get(token, "special")) ? 3 : 4);
+	for (i = 0; i < b.n; i++)
+		if (!b.tokens[i].s) fail_msg("%s: no token has id %zu", relpath, i);
+	l.tokens = b.tokens;
+	l.types = b.types;
+	l.n_tokens = b.n;
 	read_merges(&l, json_object_get(json_object_get(root, "model"), "merges"), &pairs);
 	l.bos = id_of(&l, bos);
 	l.eos = id_of(&l, eos);
 	if (tokenizer_from_lists(&t, &l, &err) != ST_OK) fail_msg("%s", err.text);
 
-	free((void *)(uintptr_t)l.tokens);
-	free((void *)(uintptr_t)l.types);
+	free(b.tokens);
+	free(b.types);
 	free((void *)(uintptr_t)l.merges);
 	strbuf_release(&pairs);
 	json_decref(root);

@@ -1,0 +1,141 @@
+/* fuzz_tokenizer.c - any bytes through the tokenizer and back.
+ *
+ * The first two bytes choose the vocabulary and how the rest is cut into stretches. Checked: decoding gives the repaired text
+ * (less the bytes that the vocabulary has no token for; a family that normalises must not change its own output); every id is
+ * in the vocabulary; without leave, no control token comes out; a bound is kept and gives the same first ids. The vocabularies
+ * are small ones built here, so that the target needs no file. */
+#include "common/mem.h"
+#include "common/strbuf.h"
+#include "common/utf8.h"
+#include "frontend/tokenizer.h"
+#include "frontend/vocab.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TOKENS_MAX 400
+
+static struct tokenizer *make(const char *pre, unsigned missing)
+{
+	static const char *const joined[] = {"t h", "h e", "th e", "i n", "\xc4\xa0 t", "\xc4\xa0t he", "a a", "aa aa", "\xc4\xa0 \xc4\xa0",
+					     "\xc4\x8a \xc4\x8a", "\xc3\xa3 \xc4\xa3", "1 2", "< |", "' s", "\xc3\xaf \xc2\xbf", "\xc3\xaf\xc2\xbf \xc2\xbd"};
+	static char spelled[TOKENS_MAX][32];
+	struct gguf_str tokens[TOKENS_MAX], merges[ARRAY_LEN(joined)];
+	int32_t types[TOKENS_MAX];
+	struct vocab_lists l = {.file = "fuzz", .pre = pre, .tokens = tokens, .types = types, .merges = merges, .bos = TOKEN_NONE,
+				.eos = TOKEN_NONE, .eot = TOKEN_NONE, .eom = TOKEN_NONE, .add_bos = -1};
+	struct errbuf err = {0};
+	struct tokenizer *t;
+	unsigned next = 256;
+
+	for (unsigned b = 0; b < 256; b++) {
+		bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+
+		spelled[b][utf8_encode(printable ? b : next++, spelled[b])] = 0;
+		if (b == missing) strcpy(spelled[b], "unused");
+		l.n_tokens++;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(joined); i++) {
+		const char *sep = strchr(joined[i], ' ');
+
+		merges[l.n_merges++] = (struct gguf_str){joined[i], strlen(joined[i])};
+		snprintf(spelled[l.n_tokens++], 32, "%.*s%s", (int)(sep - joined[i]), joined[i], sep + 1);
+	}
+	for (size_t i = 0; i < l.n_tokens; i++) types[i] = 1;
+	for (size_t i = 0; i < 4; i++) {
+		types[l.n_tokens] = i < 2 ? 3 : 4;
+		strcpy(spelled[l.n_tokens++], (const char *const[]){"<|im_end|>", "<|", "<think>", "   "}[i]);
+	}
+	/* "<|" is both a merge and a control token: the file must be refused, so the plain one goes. */
+	for (size_t i = 256; i < l.n_tokens; i++)
+		if (strcmp(spelled[i], "<|") == 0 && types[i] == 3) strcpy(spelled[i], "<|im_start|>");
+	for (size_t i = 0; i < l.n_tokens; i++) tokens[i] = (struct gguf_str){spelled[i], strlen(spelled[i])};
+	if (tokenizer_from_lists(&t, &l, &err) != ST_OK) fprintf(stderr, "%s\n", err.text);
+	CHECK(t);
+	return t;
+}
+
+static void decode(const struct tokenizer *t, const struct token_vec *v, struct strbuf *out)
+{
+	struct detok d;
+
+	detok_init(&d);
+	strbuf_init(out, SIZE_MAX / 4);
+	for (size_t i = 0; i < v->len; i++) {
+		size_t before = out->len;
+
+		CHECK(v->ids[i] < tokenizer_vocab_size(t));
+		detok_push(&d, t, v->ids[i], false, out);
+		if (out->len > before) CHECK(utf8_valid_len(out->data + before, out->len - before) == out->len - before);
+	}
+	detok_finish(&d, out);
+}
+
+static void repair(const char *s, size_t len, int missing, struct strbuf *out)
+{
+	for (size_t at = 0; at < len;) {
+		bool cut;
+		int n = utf8_next(s + at, len - at, &cut);
+
+		if (n < 0) strbuf_append(out, UTF8_REPLACEMENT, 3);
+		else if (n > 1 || s[at] != missing) strbuf_append(out, s + at, (size_t)n);
+		at += (size_t)(n < 0 ? -n : n);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const char *const pres[] = {"gpt-2", "smollm", "llama-bpe", "qwen2", "default", "gpt-4o", "deepseek-v3", "smollm"};
+	static struct tokenizer *made[ARRAY_LEN(pres)];
+	unsigned which, how;
+	const char *text;
+	struct token_part parts[3];
+	struct token_vec v, again, bounded;
+	struct strbuf want, got, second;
+	int missing;
+	size_t cut;
+
+	if (size < 2) return 0;
+	which = data[0] % ARRAY_LEN(pres);
+	how = data[1];
+	text = (const char *)data + 2;
+	size -= 2;
+	missing = which == 7 ? 'Q' : -1;
+	if (!made[which]) made[which] = make(pres[which], which == 7 ? 'Q' : 256);
+
+	cut = size ? (how >> 3) * size / 32 : 0;
+	parts[0] = (struct token_part){text, cut, how & 1};
+	parts[1] = (struct token_part){text + cut, (size - cut) / 2, how & 2};
+	parts[2] = (struct token_part){text + cut + (size - cut) / 2, size - cut - (size - cut) / 2, how & 4};
+	token_vec_init(&v, SIZE_MAX);
+	tokenizer_encode_parts(made[which], parts, 3, &v);
+	CHECK(!v.overflow && v.len <= size * 3);
+	if (!(how & 7))
+		for (size_t i = 0; i < v.len; i++) CHECK(!tokenizer_is_special(made[which], v.ids[i]));
+	decode(made[which], &v, &got);
+	strbuf_init(&want, SIZE_MAX / 4);
+	for (size_t i = 0; i < 3; i++) repair(parts[i].text, parts[i].len, missing, &want);
+	if (which == 3) { /* NFC: encoding what came out must give it again */
+		token_vec_init(&again, SIZE_MAX);
+		tokenizer_encode(made[which], got.data ? got.data : "", got.len, false, &again);
+		decode(made[which], &again, &second);
+		CHECK(second.len == got.len && (got.len == 0 || memcmp(second.data, got.data, got.len) == 0));
+		strbuf_release(&second);
+		token_vec_release(&again);
+	} else {
+		CHECK(want.len == got.len && (got.len == 0 || memcmp(want.data, got.data, got.len) == 0));
+	}
+
+	token_vec_init(&bounded, v.len / 2);
+	tokenizer_encode_parts(made[which], parts, 3, &bounded);
+	CHECK(bounded.overflow == (v.len > 0) && bounded.len <= v.len / 2);
+	CHECK(bounded.len == 0 || memcmp(bounded.ids, v.ids, bounded.len * sizeof(*v.ids)) == 0);
+
+	token_vec_release(&bounded);
+	token_vec_release(&v);
+	strbuf_release(&want);
+	strbuf_release(&got);
+	return 0;
+}
