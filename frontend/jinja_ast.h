@@ -145,9 +145,9 @@ struct jparse {
 	const char *block;             /* innermost open block, for messages */
 };
 
-/* Parser of the expressions (jinja_expr.c). */
 #define JPARSE_DEPTH_MAX 200 /* nesting in the source; real templates stay below 20 */
 
+/* jinja_parsebase.c */
 struct jnode *parse_fail(struct jparse *p, uint32_t line, int rc, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void *parse_alloc(struct jparse *p, size_t n, size_t size);
 struct jnode *parse_node(struct jparse *p, enum jnode_kind kind, uint32_t line);
@@ -164,6 +164,7 @@ void parse_describe(const struct jtoken *t, char *out, size_t n);
 bool parse_enter(struct jparse *p);
 void parse_leave(struct jparse *p);
 
+/* jinja_expr.c */
 struct jnode *parse_expression(struct jparse *p, bool with_condition);
 /* One expression, or a tuple of several; `end` is a name that ends it, or NULL. */
 struct jnode *parse_tuple(struct jparse *p, bool with_condition, const char *end, bool in_parentheses);

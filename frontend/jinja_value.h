@@ -285,7 +285,7 @@ struct jv jv_dict(struct jdict *d, bool input);
 /* A list of the keys, values or (key, value) tuples. */
 struct jv jdict_view(struct jrun *r, struct jv dict, enum jview what);
 
-/* ---- text (jinja_text.c) ---- */
+/* ---- text (jinja_text.c, jinja_json.c) ---- */
 
 void jbuf_init(struct jbuf *b, struct jrun *r);
 void jbuf_put(struct jbuf *b, const char *p, size_t len, bool input);
@@ -313,6 +313,11 @@ bool jv_contains(struct jrun *r, struct jv item, struct jv in);
 struct jv jv_add(struct jrun *r, struct jv a, struct jv b);
 struct jv jv_arith(struct jrun *r, int op, struct jv a, struct jv b); /* op: '+' '-' '*' '/' 'f' '%' 'p' */
 struct jv jv_negate(struct jrun *r, struct jv v, bool minus);
+/* Fails with the message of an undefined value. */
+struct jv jv_undefined_error(struct jrun *r, struct jv v);
+
+/* ---- contents (jinja_items.c) ---- */
+
 /* What Python's iter() walks; fails for what cannot be walked. A generator is used up. */
 struct jseq jv_iterate(struct jrun *r, struct jv v);
 struct jv jseq_at(const struct jseq *s, size_t ix);
@@ -322,8 +327,6 @@ size_t jv_length(struct jrun *r, struct jv v);
 struct jv jv_getattr(struct jrun *r, struct jv obj, struct jv name);
 struct jv jv_getitem(struct jrun *r, struct jv obj, struct jv key);
 struct jv jv_slice(struct jrun *r, struct jv obj, struct jv start, struct jv stop, struct jv step);
-/* Fails with the message of an undefined value. */
-struct jv jv_undefined_error(struct jrun *r, struct jv v);
 
 /* ---- UTF-8 (jinja_chars.c) ---- */
 
