@@ -11,6 +11,10 @@
 
 #include <stdio.h>
 
+/* Tokens of one request: all of them and their block numbers go into one step, which may be half of the step ring. */
+#define CORE_LEN_MAX (LIMIT_STEP_RING_BYTES / 2 / 5)
+_Static_assert(CORE_LEN_MAX <= LIMIT_TOKENS, "a message has room for them");
+
 struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 {
 	struct core *c = mem_new(struct core);
@@ -159,7 +163,7 @@ void core_on_workers_ready(struct core *c, uint32_t n_blocks, uint32_t model_len
 	size_t state;
 
 	if (c->ready) core_on_workers_lost(c, now); /* they started anew, so what they held is gone */
-	model_len_max = min_u32(model_len_max, LIMIT_TOKENS);
+	model_len_max = min_u32(model_len_max, CORE_LEN_MAX);
 	if (c->model_len_max != model_len_max || c->pool.n_blocks != n_blocks) route_welcome_all(c);
 	core_new_pool(c, n_blocks);
 	c->model_len_max = model_len_max;
