@@ -133,6 +133,7 @@ struct sim_executor {
 	int32_t gone_incarnation[SIM_FRONTENDS_MAX]; /* newest that is known to be dead; -1: none */
 	uint32_t dead_lane[SIM_FRONTENDS_MAX];       /* messages for a lane that nobody reads */
 	bool lane_room[SIM_FRONTENDS_MAX];
+	bool results_sent[SIM_FRONTENDS_MAX]; /* in this pass */
 	uint64_t step_number;
 	uint32_t steps_in_flight;
 	struct sim_request *slots[LIMIT_SEQS]; /* as the steps say */

@@ -200,6 +200,8 @@ static int executor_send(void *ctx, uint32_t frontend, uint32_t incarnation, con
 		s->counts->message_lost++;
 		return ST_OK;
 	}
+	SIM_EXPECT(s, m->type != MSG_results || !x->results_sent[frontend], "two results messages for frontend %u in one pass", frontend);
+	x->results_sent[frontend] |= m->type == MSG_results;
 	return sim_lane_send(s, &s->frontends[frontend].down, m);
 }
 
@@ -401,6 +403,7 @@ static void executor_pass(struct sim *s)
 		if (x->lane_room[f]) core_on_lane_ready(x->core, f, s->now);
 		x->lane_room[f] = false;
 	}
+	memset(x->results_sent, 0, sizeof(x->results_sent));
 	core_step(x->core, s->now);
 	core_check(x->core);
 	core_stats(x->core, &st);
@@ -613,7 +616,7 @@ static void mesh_vanish(struct sim *s, struct sim_request *q)
 
 void sim_mesh_event(struct sim *s, const struct sim_event *e)
 {
-	struct sim_proc *p = &s->procs[e->num];
+	struct sim_proc *p;
 
 	switch (e->kind) {
 	case SIM_EV_STEP_DONE: sim_workers_done(s, e->life); return;
@@ -625,6 +628,7 @@ void sim_mesh_event(struct sim *s, const struct sim_event *e)
 	case SIM_EV_DRAIN: mesh_drain(s); return;
 	default: break;
 	}
+	p = &s->procs[e->num];
 	if (e->life != p->life) return; /* it was another one */
 	switch (e->kind) {
 	case SIM_EV_PASS:
