@@ -161,7 +161,7 @@ class Builder:
             words = shlex.split(next(l for l in out.splitlines() if f"-o {target} " in l))
             drop = {"-MMD", "-MP", "-g", "-Werror"}
             words = [w for w in words if w not in drop]
-            self.compiles[source] = ["-O1" if w in ("-O2", "-O3") else w for w in words]
+            self.compiles[source] = ["-O0" if w in ("-O2", "-O3") else w for w in words]
         return self.compiles[source]
 
     def compile(self, source, text, folder):
