@@ -1,13 +1,13 @@
 /* avx2.c - the AVX2 level: operations on rows, and its table. Products are in avx2_product.c, attention in
  * avx2_attention.c. Tails of rows go through the same instructions under a mask, so an element's bits do not depend on
  * where in a row or a piece it lies. */
-#include "kernels/avx2.h"
+#include "kernels/avx2_math.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Rounds 32 floats; see ref_quantize() for the rule. A block with a NaN or infinity keeps it in the scale. */
-AVX2_INLINE void avx2_quantize_block(int8_t *q, const float *x, float *scale, int32_t *isum)
+CPU_INLINE void avx2_quantize_block(int8_t *q, const float *x, float *scale, int32_t *isum)
 {
 	const __m256 abs_mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
 	__m256 v[4];
@@ -15,7 +15,7 @@ AVX2_INLINE void avx2_quantize_block(int8_t *q, const float *x, float *scale, in
 	__m128i m;
 	float inv;
 
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int i = 0; i < 4; i++) {
 		v[i] = _mm256_loadu_ps(x + 8 * i);
 		/* As integers: for magnitudes the same order, and a NaN is the largest. */
@@ -26,7 +26,7 @@ AVX2_INLINE void avx2_quantize_block(int8_t *q, const float *x, float *scale, in
 	m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
 	*scale = _mm_cvtss_f32(_mm_castsi128_ps(m)) / 127.0f;
 	inv = isfinite(*scale) && *scale >= CPU_SCALE_MIN ? 1.0f / *scale : 0.0f;
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int i = 0; i < 4; i++) n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(inv)));
 	bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
 	bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -52,7 +52,7 @@ static float avx2_square_sum(const float *x, uint32_t dim)
 	uint32_t i = 0;
 
 	for (; i + 32 <= dim; i += 32) {
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int j = 0; j < 4; j++) {
 			__m256 v = _mm256_loadu_ps(x + i + 8 * j);
 
@@ -82,7 +82,7 @@ void avx2_rms_norm(float *out, const float *x, const float *w, uint32_t dim, flo
 	}
 }
 
-AVX2_INLINE __m256 avx2_silu(__m256 gate, __m256 up)
+CPU_INLINE __m256 avx2_silu(__m256 gate, __m256 up)
 {
 	__m256 e = avx2_exp(_mm256_sub_ps(_mm256_setzero_ps(), gate));
 

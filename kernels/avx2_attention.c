@@ -5,7 +5,7 @@
  * lane is a dimension). Queries share only loads: what one computes is the same in any company. So pairs are put into
  * one pass of the loops below only when they see the same number of positions of the tile; what lies behind that
  * is never read into a sum (it may be anything, NaN included). */
-#include "kernels/avx2.h"
+#include "kernels/avx2_math.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,23 +22,23 @@ struct avx2_query {
 	uint32_t n_positions;
 };
 
-AVX2_INLINE __m256 avx2_kv_load(const void *p, size_t at, const bool f16)
+CPU_INLINE __m256 avx2_kv_load(const void *p, size_t at, const bool f16)
 {
 	if (f16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)p + at)));
 	return _mm256_loadu_ps((const float *)p + at);
 }
 
-AVX2_INLINE void avx2_scores(struct avx2_query *const *qs, const int n, const void *k, size_t at, uint32_t head_dim,
+CPU_INLINE void avx2_scores(struct avx2_query *const *qs, const int n, const void *k, size_t at, uint32_t head_dim,
 			     const bool f16)
 {
 	__m256 s[AVX2_SCORE_QUERIES][2];
 
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int j = 0; j < n; j++) s[j][0] = s[j][1] = _mm256_setzero_ps();
 	for (uint32_t d = 0; d < head_dim; d++, at += KBLOCK_LEN) {
 		__m256 k0 = avx2_kv_load(k, at, f16), k1 = avx2_kv_load(k, at + 8, f16);
 
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int j = 0; j < n; j++) {
 			__m256 q = _mm256_set1_ps(qs[j]->q[d]);
 
@@ -46,7 +46,7 @@ AVX2_INLINE void avx2_scores(struct avx2_query *const *qs, const int n, const vo
 			s[j][1] = _mm256_fmadd_ps(q, k1, s[j][1]);
 		}
 	}
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int j = 0; j < n; j++) {
 		_mm256_storeu_ps(qs[j]->p, s[j][0]);
 		_mm256_storeu_ps(qs[j]->p + 8, s[j][1]);
@@ -78,37 +78,37 @@ static void avx2_softmax_tile(struct avx2_query *q, uint32_t n_valid, float scal
 }
 
 /* Dimensions d..d + 8 * nv of o = o * rescale + p V. */
-AVX2_INLINE void avx2_values(struct avx2_query *const *qs, const int n, const int nv, const void *v, size_t at, uint32_t d,
+CPU_INLINE void avx2_values(struct avx2_query *const *qs, const int n, const int nv, const void *v, size_t at, uint32_t d,
 			     uint32_t head_dim, uint32_t n_valid, const bool f16)
 {
 	__m256 o[AVX2_VALUE_QUERIES][4];
 
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int j = 0; j < n; j++)
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int i = 0; i < nv; i++)
 			o[j][i] = _mm256_mul_ps(_mm256_loadu_ps(qs[j]->o + d + 8 * i), _mm256_set1_ps(qs[j]->rescale));
 	at += d;
 	for (uint32_t pos = 0; pos < n_valid; pos++, at += head_dim) {
 		__m256 row[4];
 
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int i = 0; i < nv; i++) row[i] = avx2_kv_load(v, at + 8 * i, f16);
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int j = 0; j < n; j++) {
 			__m256 p = _mm256_set1_ps(qs[j]->p[pos]);
 
-			AVX2_UNROLL
+			CPU_UNROLL
 			for (int i = 0; i < nv; i++) o[j][i] = _mm256_fmadd_ps(p, row[i], o[j][i]);
 		}
 	}
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int j = 0; j < n; j++)
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int i = 0; i < nv; i++) _mm256_storeu_ps(qs[j]->o + d + 8 * i, o[j][i]);
 }
 
-AVX2_INLINE void avx2_values_all(struct avx2_query *const *qs, const int n, const void *v, size_t at, uint32_t head_dim,
+CPU_INLINE void avx2_values_all(struct avx2_query *const *qs, const int n, const void *v, size_t at, uint32_t head_dim,
 				 uint32_t n_valid, const bool f16)
 {
 	uint32_t d = 0;
@@ -131,7 +131,7 @@ AVX2_INLINE void avx2_values_all(struct avx2_query *const *qs, const int n, cons
 }
 
 /* One tile for n queries that all see n_valid of its positions. at: where (block, kv head) begins in K and V. */
-AVX2_INLINE void avx2_tile_queries(const struct cpu_attention *a, struct avx2_query *const *qs, uint32_t n, size_t at,
+CPU_INLINE void avx2_tile_queries(const struct cpu_attention *a, struct avx2_query *const *qs, uint32_t n, size_t at,
 				   uint32_t n_valid, const bool f16)
 {
 	const void *k = a->kv.k, *v = a->kv.v;

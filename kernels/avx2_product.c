@@ -7,7 +7,7 @@
  * Quantized: in a block of 32 columns, unsigned nibbles times int8 are added in int16 (8 sums of at most 2 * 15 * 128 fit),
  * widened once, and scaled once. Q8_0 moves the sign of the weight to the activation for vpmaddubsw; a pair is at most
  * 2 * 128 * 127, so each is widened at once. */
-#include "kernels/avx2.h"
+#include "kernels/avx2_math.h"
 
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct avx2_rows {
 	size_t stride; /* bytes */
 };
 
-AVX2_INLINE __m256i avx2_bytes4(const int8_t *p)
+CPU_INLINE __m256i avx2_bytes4(const int8_t *p)
 {
 	int32_t v;
 
@@ -29,12 +29,12 @@ AVX2_INLINE __m256i avx2_bytes4(const int8_t *p)
 	return _mm256_set1_epi32(v);
 }
 
-AVX2_INLINE __m256 avx2_scale_at(const float *p, size_t stride, int t, uint32_t b)
+CPU_INLINE __m256 avx2_scale_at(const float *p, size_t stride, int t, uint32_t b)
 {
 	return _mm256_set1_ps(*(const float *)((const char *)(p + b) + t * stride));
 }
 
-AVX2_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, const bool has_min,
+CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, const bool has_min,
 			      __m256 *acc)
 {
 	const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
@@ -44,12 +44,12 @@ AVX2_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_b
 		__m256i dot[AVX2_TOKENS];
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w));
 
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int i = 0; i < 4; i++) {
 			__m256i v = _mm256_loadu_si256((const __m256i *)(nibbles + 32 * i));
 			__m256i lo = _mm256_and_si256(v, low), hi = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
 
-			AVX2_UNROLL
+			CPU_UNROLL
 			for (int t = 0; t < nt; t++) {
 				const int8_t *q = x.q + b * CPU_QBLOCK + t * x.stride + 4 * i;
 				__m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(lo, avx2_bytes4(q)),
@@ -58,7 +58,7 @@ AVX2_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_b
 				dot[t] = i == 0 ? sum : _mm256_add_epi16(dot[t], sum);
 			}
 		}
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int t = 0; t < nt; t++) {
 			__m256i wide = _mm256_madd_epi16(dot[t], ones);
 
@@ -72,13 +72,13 @@ AVX2_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_b
 		}
 		if (!has_min) continue;
 		d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 16)));
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int t = 0; t < nt; t++)
 			acc[t] = _mm256_fmadd_ps(d, avx2_scale_at(x.ssum, x.stride, t, b), acc[t]);
 	}
 }
 
-AVX2_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, __m256 *acc)
+CPU_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, __m256 *acc)
 {
 	const __m256i ones = _mm256_set1_epi16(1);
 
@@ -86,12 +86,12 @@ AVX2_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_b
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w));
 		__m256i dot[AVX2_TOKENS];
 
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int i = 0; i < 8; i++) {
 			__m256i v = _mm256_loadu_si256((const __m256i *)(w + 16 + 32 * i));
 			__m256i magnitude = _mm256_abs_epi8(v);
 
-			AVX2_UNROLL
+			CPU_UNROLL
 			for (int t = 0; t < nt; t++) {
 				__m256i q = avx2_bytes4(x.q + b * CPU_QBLOCK + t * x.stride + 4 * i);
 				__m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(q, v));
@@ -100,7 +100,7 @@ AVX2_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_b
 				dot[t] = i == 0 ? sum : _mm256_add_epi32(dot[t], sum);
 			}
 		}
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int t = 0; t < nt; t++)
 			acc[t] = _mm256_fmadd_ps(_mm256_mul_ps(d, avx2_scale_at(x.scale, x.stride, t, b)),
 						 _mm256_cvtepi32_ps(dot[t]), acc[t]);
@@ -108,7 +108,7 @@ AVX2_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_b
 }
 
 /* Column c of 8 rows. */
-AVX2_INLINE __m256 avx2_column(const uint8_t *w, const enum ggtype type, uint32_t c)
+CPU_INLINE __m256 avx2_column(const uint8_t *w, const enum ggtype type, uint32_t c)
 {
 	if (type == GGTYPE_F32) return _mm256_loadu_ps((const float *)w + (size_t)c * 8);
 	if (type == GGTYPE_F16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w + c));
@@ -116,18 +116,18 @@ AVX2_INLINE __m256 avx2_column(const uint8_t *w, const enum ggtype type, uint32_
 }
 
 /* Even and odd columns are summed apart: two chains hide the latency of the additions. */
-AVX2_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const float *x, uint32_t ld_x, uint32_t cols,
+CPU_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const float *x, uint32_t ld_x, uint32_t cols,
 			       const int nt, __m256 *acc)
 {
 	__m256 odd[AVX2_TOKENS];
 	uint32_t c = 0;
 
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int t = 0; t < nt; t++) odd[t] = _mm256_setzero_ps();
 	for (; c + 2 <= cols; c += 2) {
 		__m256 w0 = avx2_column(w, type, c), w1 = avx2_column(w, type, c + 1);
 
-		AVX2_UNROLL
+		CPU_UNROLL
 		for (int t = 0; t < nt; t++) {
 			const float *at = x + (size_t)t * ld_x + c;
 
@@ -135,7 +135,7 @@ AVX2_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const f
 			odd[t] = _mm256_fmadd_ps(w1, _mm256_set1_ps(at[1]), odd[t]);
 		}
 	}
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int t = 0; t < nt; t++) {
 		if (c < cols)
 			acc[t] = _mm256_fmadd_ps(avx2_column(w, type, c), _mm256_set1_ps(x[(size_t)t * ld_x + c]), acc[t]);
@@ -144,7 +144,7 @@ AVX2_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const f
 }
 
 /* Lanes [0, lanes) to rows row.. of token i. */
-AVX2_INLINE void avx2_put(const struct kmat_out *o, uint32_t i, uint32_t row, uint32_t lanes, __m256 v)
+CPU_INLINE void avx2_put(const struct kmat_out *o, uint32_t i, uint32_t row, uint32_t lanes, __m256 v)
 {
 	float *out = o->out + (size_t)i * o->ld_out + row;
 
@@ -162,13 +162,13 @@ AVX2_INLINE void avx2_put(const struct kmat_out *o, uint32_t i, uint32_t row, ui
 }
 
 /* One group of rows, nt tokens from token i. `type` is constant where this is inlined. */
-AVX2_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
+CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
 			   uint32_t lanes, uint32_t i, const int nt)
 {
 	uint32_t cols = p->o->w->cols;
 	__m256 acc[AVX2_TOKENS];
 
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int t = 0; t < nt; t++) acc[t] = _mm256_setzero_ps();
 	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q8_0) {
 		struct cpu_xq xq = cpu_xq_at(p->xq, cols, i);
@@ -181,11 +181,11 @@ AVX2_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, 
 	} else {
 		avx2_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
 	}
-	AVX2_UNROLL
+	CPU_UNROLL
 	for (int t = 0; t < nt; t++) avx2_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
 }
 
-AVX2_INLINE void avx2_group(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
+CPU_INLINE void avx2_group(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
 			    uint32_t lanes)
 {
 	uint32_t i = 0;
@@ -211,7 +211,7 @@ AVX2_GROUP(avx2_group_f32, GGTYPE_F32)
 AVX2_GROUP(avx2_group_f16, GGTYPE_F16)
 AVX2_GROUP(avx2_group_bf16, GGTYPE_BF16)
 
-static void avx2_transpose8(float *dst, const float *src, size_t ld)
+static void avx2_transpose8(float *dst, size_t ld_dst, const float *src, size_t ld)
 {
 	__m256 r[8], s[8];
 
@@ -227,16 +227,26 @@ static void avx2_transpose8(float *dst, const float *src, size_t ld)
 		r[4 * i + 3] = _mm256_shuffle_ps(s[4 * i + 1], s[4 * i + 3], 0xee);
 	}
 	for (int i = 0; i < 4; i++) {
-		_mm256_storeu_ps(dst + 8 * i, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-		_mm256_storeu_ps(dst + 8 * (i + 4), _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+		_mm256_storeu_ps(dst + i * ld_dst, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+		_mm256_storeu_ps(dst + (i + 4) * ld_dst, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
 	}
+}
+
+void avx2_interleave(float *columns, const float *rows, uint32_t cols, uint32_t group, uint32_t half)
+{
+	uint32_t c = 0;
+
+	columns += (size_t)half * 8;
+	for (; c + 8 <= cols; c += 8) avx2_transpose8(columns + (size_t)c * group, group, rows + c, cols);
+	for (; c < cols; c++)
+		for (uint32_t r = 0; r < 8; r++) columns[(size_t)c * group + r] = rows[(size_t)r * cols + c];
 }
 
 /* Rows that have no interleaved form: dequantized once for all tokens of the call, then as f32. */
 static void avx2_group_rows(const struct cpu_product *p, uint32_t row, uint32_t lanes)
 {
 	const struct kmat *w = p->o->w;
-	uint32_t cols = w->cols, c = 0;
+	uint32_t cols = w->cols;
 	size_t row_bytes = ggtype_row_bytes(w->type, cols);
 	float *rows = p->tile, *columns = p->tile + (size_t)8 * cols;
 
@@ -246,9 +256,7 @@ static void avx2_group_rows(const struct cpu_product *p, uint32_t row, uint32_t 
 		CHECK(rc == ST_OK); /* mat_bytes has refused the others */
 	}
 	if (lanes < 8) memset(rows + (size_t)lanes * cols, 0, (size_t)(8 - lanes) * cols * sizeof(float));
-	for (; c + 8 <= cols; c += 8) avx2_transpose8(columns + (size_t)c * 8, rows + c, cols);
-	for (; c < cols; c++)
-		for (uint32_t r = 0; r < 8; r++) columns[(size_t)c * 8 + r] = rows[(size_t)r * cols + c];
+	avx2_interleave(columns, rows, cols, 8, 0);
 	avx2_group_f32(p, (const uint8_t *)columns, row, lanes);
 }
 

@@ -15,10 +15,20 @@
 #include <stdatomic.h>
 
 #define CPU_UNIT_ROWS 16    /* weight rows an item of a product has: a multiple of every level's group */
+#define CPU_TILE_ROWS 24    /* 8 plain rows and 16 interleaved ones, where weights are dequantized first */
 #define CPU_ATTN_TOKENS 8   /* tokens of one sequence that an attention item takes together */
 #define CPU_ATTN_QUERIES 32 /* (token, head) pairs that an attention pass keeps state for */
 #define CPU_QBLOCK 32       /* columns a block of quantized activations has */
 #define CPU_SCALE_MIN 1e-30f /* blocks of smaller activations count as zeros: 1 / scale must stay finite */
+
+#define CPU_INLINE static inline __attribute__((always_inline))
+
+/* Loops over a constant that must disappear, so that arrays of vectors become registers. */
+#if defined(__clang__)
+#define CPU_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define CPU_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* How a matrix lies in memory (kmat.layout). */
 enum cpu_layout {
@@ -61,7 +71,7 @@ struct cpu_product {
 	uint32_t ld_x;
 	uint32_t n;
 	void *xq;    /* n quantized rows (cpu_xq_at), or NULL when the product is in f32 */
-	float *tile; /* this thread's room for CPU_UNIT_ROWS dequantized rows */
+	float *tile; /* this thread's room for CPU_TILE_ROWS dequantized rows */
 };
 
 struct cpu_attention {

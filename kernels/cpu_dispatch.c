@@ -38,7 +38,7 @@ enum klevel klevel_of_cpu(void)
 
 static const struct cpu_level *cpu_level_at(enum klevel level)
 {
-	static const struct cpu_level *const levels[KLEVEL_COUNT] = {&cpu_level_ref, &cpu_level_avx2, &cpu_level_avx2};
+	static const struct cpu_level *const levels[KLEVEL_COUNT] = {&cpu_level_ref, &cpu_level_avx2, &cpu_level_avx512};
 
 	return levels[level];
 }

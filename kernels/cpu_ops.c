@@ -138,7 +138,7 @@ void cpu_matmul(struct kdev *base, const float *x, uint32_t ld_x, uint32_t n, co
 	if (quantized) /* a batch beyond the limits that the workspace was made for goes in parts */
 		chunk = alone ? max_u32(1, CPU_ALONE_FLOATS / cols)
 			      : (uint32_t)min_size(n, d->opts.scratch_bytes / stride);
-	cpu_dev_need(d, stride * (alone ? chunk : 0) + (size_t)CPU_UNIT_ROWS * cols * 4);
+	cpu_dev_need(d, stride * (alone ? chunk : 0) + (size_t)CPU_TILE_ROWS * cols * 4);
 	for (uint32_t row = 0, m; row < n; row += m) {
 		m = min_u32(chunk, n - row);
 		if (quantized && !alone) {

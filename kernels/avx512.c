@@ -1,0 +1,17 @@
+/* avx512.c - the table of the AVX-512 level: products on groups of 16 rows with VNNI; the rest is the AVX2 level's, which
+ * memory bounds on these processors just the same. */
+#include "kernels/avx2.h"
+#include "kernels/avx512.h"
+
+const struct cpu_level cpu_level_avx512 = {
+	.ops = CPU_OPS("avx512"),
+	.layout = CPU_LAYOUT_GROUPS16,
+	.quantize = avx2_quantize,
+	.product = avx512_product,
+	.rms_norm = avx2_rms_norm,
+	.silu_mul = avx2_silu_mul,
+	.rope = avx2_rope,
+	.kv_store = avx2_kv_store,
+	.attention = avx2_attention,
+	.softmax_terms = avx2_softmax_terms,
+};

@@ -1,0 +1,264 @@
+/* avx512_product.c - matrix products of the AVX-512 level. See avx2_product.c; a group has 16 rows, and vpdpbusd adds four
+ * products of an unsigned and a signed byte to an int32 at once. Q8_0 weights are stored with an offset of 128 (pack.h),
+ * which the sum of the block's activations takes back, exactly.
+ *
+ * Tests compile this file a second time with an emulation of the instructions (tests/kernels/test_kernel_avx512.c), so it
+ * uses nothing of avx2_math.h. */
+#include "kernels/avx512.h"
+
+#include "kernels/avx2.h"
+
+#ifndef SLUICE_AVX512_EMULATED
+#include <immintrin.h>
+#endif
+#include <string.h>
+
+#define AVX512_TOKENS 8 /* 8 int32 and 8 f32 sums of 32 registers */
+
+struct avx512_rows {
+	const int8_t *q;
+	const float *scale, *ssum;
+	const int32_t *isum;
+	size_t stride; /* bytes to the next token's */
+};
+
+CPU_INLINE __m512i avx512_bytes4(const int8_t *p)
+{
+	int32_t v;
+
+	memcpy(&v, p, 4);
+	return _mm512_set1_epi32(v);
+}
+
+CPU_INLINE __m512 avx512_scale_at(const float *p, size_t stride, int t, uint32_t b)
+{
+	return _mm512_set1_ps(*(const float *)((const char *)(p + b) + t * stride));
+}
+
+CPU_INLINE __m512 avx512_halfs(const uint8_t *p)
+{
+	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, const bool has_min,
+			       __m512 *acc)
+{
+	const __m512i low = _mm512_set1_epi8(15);
+
+	for (uint32_t b = 0; b < n_blocks; b++, w += has_min ? 320 : 288) {
+		const uint8_t *nibbles = w + (has_min ? 64 : 32);
+		__m512 d = avx512_halfs(w), m = has_min ? avx512_halfs(w + 32) : d;
+		__m512i dot[AVX512_TOKENS];
+
+		CPU_UNROLL
+		for (int t = 0; t < nt; t++) {
+			const int32_t *isum = (const int32_t *)((const char *)(x.isum + b) + t * x.stride);
+
+			dot[t] = has_min ? _mm512_setzero_si512() : _mm512_set1_epi32(-8 * *isum);
+		}
+		CPU_UNROLL
+		for (int i = 0; i < 4; i++) {
+			__m512i v = _mm512_loadu_si512(nibbles + 64 * i);
+			__m512i lo = _mm512_and_si512(v, low), hi = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+
+			CPU_UNROLL
+			for (int t = 0; t < nt; t++) {
+				const int8_t *q = x.q + b * CPU_QBLOCK + t * x.stride + 4 * i;
+
+				dot[t] = _mm512_dpbusd_epi32(dot[t], lo, avx512_bytes4(q));
+				dot[t] = _mm512_dpbusd_epi32(dot[t], hi, avx512_bytes4(q + 16));
+			}
+		}
+		CPU_UNROLL
+		for (int t = 0; t < nt; t++) {
+			acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, avx512_scale_at(x.scale, x.stride, t, b)),
+						 _mm512_cvtepi32_ps(dot[t]), acc[t]);
+			if (has_min) acc[t] = _mm512_fmadd_ps(m, avx512_scale_at(x.ssum, x.stride, t, b), acc[t]);
+		}
+	}
+}
+
+CPU_INLINE void avx512_tile_q8(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, __m512 *acc)
+{
+	for (uint32_t b = 0; b < n_blocks; b++, w += 544) {
+		__m512 d = avx512_halfs(w);
+		__m512i dot[AVX512_TOKENS];
+
+		CPU_UNROLL
+		for (int t = 0; t < nt; t++) {
+			const int32_t *isum = (const int32_t *)((const char *)(x.isum + b) + t * x.stride);
+
+			dot[t] = _mm512_set1_epi32(-128 * *isum);
+		}
+		CPU_UNROLL
+		for (int i = 0; i < 8; i++) {
+			__m512i v = _mm512_loadu_si512(w + 32 + 64 * i);
+
+			CPU_UNROLL
+			for (int t = 0; t < nt; t++)
+				dot[t] = _mm512_dpbusd_epi32(dot[t], v,
+							     avx512_bytes4(x.q + b * CPU_QBLOCK + t * x.stride + 4 * i));
+		}
+		CPU_UNROLL
+		for (int t = 0; t < nt; t++)
+			acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, avx512_scale_at(x.scale, x.stride, t, b)),
+						 _mm512_cvtepi32_ps(dot[t]), acc[t]);
+	}
+}
+
+/* Column c of 16 rows. */
+CPU_INLINE __m512 avx512_column(const uint8_t *w, const enum ggtype type, uint32_t c)
+{
+	const uint8_t *at = w + (size_t)c * (type == GGTYPE_F32 ? 64 : 32);
+
+	if (type == GGTYPE_F32) return _mm512_loadu_ps(at);
+	if (type == GGTYPE_F16) return avx512_halfs(at);
+	return _mm512_castsi512_ps(
+		_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)at)), 16));
+}
+
+CPU_INLINE void avx512_tile_f32(const uint8_t *w, const enum ggtype type, const float *x, uint32_t ld_x, uint32_t cols,
+				const int nt, __m512 *acc)
+{
+	__m512 odd[AVX512_TOKENS];
+	uint32_t c = 0;
+
+	CPU_UNROLL
+	for (int t = 0; t < nt; t++) odd[t] = _mm512_setzero_ps();
+	for (; c + 2 <= cols; c += 2) {
+		__m512 w0 = avx512_column(w, type, c), w1 = avx512_column(w, type, c + 1);
+
+		CPU_UNROLL
+		for (int t = 0; t < nt; t++) {
+			const float *at = x + (size_t)t * ld_x + c;
+
+			acc[t] = _mm512_fmadd_ps(w0, _mm512_set1_ps(at[0]), acc[t]);
+			odd[t] = _mm512_fmadd_ps(w1, _mm512_set1_ps(at[1]), odd[t]);
+		}
+	}
+	CPU_UNROLL
+	for (int t = 0; t < nt; t++) {
+		if (c < cols)
+			acc[t] = _mm512_fmadd_ps(avx512_column(w, type, c), _mm512_set1_ps(x[(size_t)t * ld_x + c]), acc[t]);
+		acc[t] = _mm512_add_ps(acc[t], odd[t]);
+	}
+}
+
+/* Lanes [0, lanes) to rows row.. of token i. */
+CPU_INLINE void avx512_put(const struct kmat_out *o, uint32_t i, uint32_t row, uint32_t lanes, __m512 v)
+{
+	float *out = o->out + (size_t)i * o->ld_out + row;
+	float tail[16];
+
+	if (lanes == 16) {
+		if (o->bias) v = _mm512_add_ps(v, _mm512_loadu_ps(o->bias + row));
+		if (o->accumulate) v = _mm512_add_ps(_mm512_loadu_ps(out), v);
+		_mm512_storeu_ps(out, v);
+		return;
+	}
+	_mm512_storeu_ps(tail, v);
+	for (uint32_t r = 0; r < lanes; r++) {
+		if (o->bias) tail[r] += o->bias[row + r];
+		out[r] = o->accumulate ? out[r] + tail[r] : tail[r];
+	}
+}
+
+CPU_INLINE void avx512_tile(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
+			    uint32_t lanes, uint32_t i, const int nt)
+{
+	uint32_t cols = p->o->w->cols;
+	__m512 acc[AVX512_TOKENS];
+
+	CPU_UNROLL
+	for (int t = 0; t < nt; t++) acc[t] = _mm512_setzero_ps();
+	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q8_0) {
+		struct cpu_xq xq = cpu_xq_at(p->xq, cols, i);
+		struct avx512_rows x = {xq.q, xq.scale, xq.ssum, xq.isum, cpu_xq_stride(cols)};
+
+		if (type == GGTYPE_Q8_0)
+			avx512_tile_q8(w, x, cols / CPU_QBLOCK, nt, acc);
+		else
+			avx512_tile_q4(w, x, cols / CPU_QBLOCK, nt, type == GGTYPE_Q4_1, acc);
+	} else {
+		avx512_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
+	}
+	CPU_UNROLL
+	for (int t = 0; t < nt; t++) avx512_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
+}
+
+CPU_INLINE void avx512_group(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
+			     uint32_t lanes)
+{
+	uint32_t i = 0;
+
+	for (; i + 8 <= p->n; i += 8) avx512_tile(p, type, w, row, lanes, i, 8);
+	for (; i + 4 <= p->n; i += 4) avx512_tile(p, type, w, row, lanes, i, 4);
+	switch (p->n - i) {
+	case 3: avx512_tile(p, type, w, row, lanes, i, 3); break;
+	case 2: avx512_tile(p, type, w, row, lanes, i, 2); break;
+	case 1: avx512_tile(p, type, w, row, lanes, i, 1); break;
+	default: break;
+	}
+}
+
+#define AVX512_GROUP(name, type)                                                                                      \
+	static void name(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes)                 \
+	{                                                                                                             \
+		avx512_group(p, type, w, row, lanes);                                                                 \
+	}
+AVX512_GROUP(avx512_group_q4_0, GGTYPE_Q4_0)
+AVX512_GROUP(avx512_group_q4_1, GGTYPE_Q4_1)
+AVX512_GROUP(avx512_group_q8_0, GGTYPE_Q8_0)
+AVX512_GROUP(avx512_group_f32, GGTYPE_F32)
+AVX512_GROUP(avx512_group_f16, GGTYPE_F16)
+AVX512_GROUP(avx512_group_bf16, GGTYPE_BF16)
+
+/* Rows that have no interleaved form: dequantized once for all tokens of the call, then as f32. */
+static void avx512_group_rows(const struct cpu_product *p, uint32_t row, uint32_t lanes)
+{
+	const struct kmat *w = p->o->w;
+	uint32_t cols = w->cols;
+	size_t row_bytes = ggtype_row_bytes(w->type, cols);
+	float *rows = p->tile, *columns = p->tile + (size_t)8 * cols;
+
+	for (uint32_t half = 0; half < 2; half++) {
+		for (uint32_t r = 0; r < 8; r++) {
+			float *at = rows + (size_t)r * cols;
+			const char *src = (const char *)w->data + (row + half * 8 + r) * row_bytes;
+
+			if (half * 8 + r >= lanes) {
+				memset(at, 0, cols * sizeof(float));
+			} else {
+				int rc = kdequant_row(w->type, src, at, cols);
+
+				CHECK(rc == ST_OK); /* mat_bytes has refused the others */
+			}
+		}
+		avx2_interleave(columns, rows, cols, 16, half);
+	}
+	avx512_group_f32(p, (const uint8_t *)columns, row, lanes);
+}
+
+void avx512_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
+{
+	const struct kmat *m = p->o->w;
+	size_t group_bytes = 16 * ggtype_row_bytes(m->type, m->cols);
+
+	for (; row < row_end; row += 16) {
+		const uint8_t *w = (const uint8_t *)m->data + row / 16 * group_bytes;
+		uint32_t lanes = min_u32(16, row_end - row);
+
+		if (m->layout == CPU_LAYOUT_ROWS) {
+			avx512_group_rows(p, row, lanes);
+			continue;
+		}
+		switch ((int)m->type) {
+		case GGTYPE_Q4_0: avx512_group_q4_0(p, w, row, lanes); break;
+		case GGTYPE_Q4_1: avx512_group_q4_1(p, w, row, lanes); break;
+		case GGTYPE_Q8_0: avx512_group_q8_0(p, w, row, lanes); break;
+		case GGTYPE_F16: avx512_group_f16(p, w, row, lanes); break;
+		case GGTYPE_BF16: avx512_group_bf16(p, w, row, lanes); break;
+		default: avx512_group_f32(p, w, row, lanes); break;
+		}
+	}
+}
