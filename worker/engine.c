@@ -79,8 +79,10 @@ static void engine_make_plan(struct engine *e)
 				  .vocab = s->n_tokens};
 
 	memplan_init(&e->plan, s, &sizes, batch_input_bytes(lim.positions, o->batched_tokens_max, o->seqs_max));
-	if (o->null_device) return;
-	e->plan.scratch_bytes = kdev_scratch_bytes(&lim);
+	if (o->null_device)
+		e->plan.activation_bytes = 0; /* nothing is computed, so nothing is held */
+	else
+		e->plan.scratch_bytes = kdev_scratch_bytes(&lim);
 }
 
 static int engine_open_device(struct engine *e, const struct gguf *g, struct errbuf *err)

@@ -275,7 +275,8 @@ static int rank_on_call(struct rank *r, const struct msg_rpc *m)
 					  .body = view_of(c.body, c.len)}};
 
 	r->stats.calls++;
-	if (rc != ST_OK) log_error("%.*s: %s", (int)m->method.n, (const char *)m->method.data, c.err.text);
+	/* The answer carries the reason, and who asked says it. */
+	if (rc != ST_OK) log_debug("%.*s: %s", (int)m->method.n, (const char *)m->method.data, c.err.text);
 	rank_beat(r);
 	return rank_reply(r, &reply);
 }
