@@ -138,8 +138,13 @@ static void sim_set_up(struct sim *s)
 	t->has_poison = sim_chance(s, 20);
 	t->has_glitches = sim_chance(s, 30);
 	t->has_slow_frontend = sim_chance(s, 40);
-	t->has_frozen_frontend = t->n_frontends > 1 && sim_chance(s, 6);
-	if (t->has_frozen_frontend) t->n_faults = 0;
+	t->has_frozen_frontend = t->n_frontends > 1 && sim_chance(s, 8);
+	if (t->has_frozen_frontend) {
+		/* Its lane fills while its requests hold most slots and blocks. */
+		t->n_faults = 0;
+		t->hwm_down = (uint32_t)sim_range(s, 1, 4);
+		t->core.seqs_max = (uint32_t)sim_range(s, 1, 4);
+	}
 }
 
 uint64_t sim_run(uint64_t seed, bool verbose, struct sim_counts *counts)

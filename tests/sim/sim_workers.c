@@ -154,8 +154,11 @@ static void workers_sample_row(struct sim *s, const struct msg_step *m, uint32_t
 	struct sim_slot *t = &s->workers.slots[col_u32(m->run, row)];
 	struct sim_request *q = t->request;
 	uint64_t hash = t->hashes[t->n_tokens - 1];
-	uint32_t token = sim_model_token(q, hash, t->n_tokens - q->submit.n_prompt);
+	uint32_t position = t->n_tokens - q->submit.n_prompt, token = sim_model_token(q, hash, position);
 
+	/* A stop id may be seen a step late; these limits are known before. */
+	SIM_EXPECT(s, position < q->submit.n_output_max && t->n_tokens < s->setup.model_len_max, "request %u: draws token %u of %u", q->ix,
+		   position, q->submit.n_output_max);
 	r->slots[r->n] = col_u32(m->run, row);
 	r->tokens[r->n] = token;
 	r->n_top[r->n] = q->submit.n_logprobs;
