@@ -502,6 +502,7 @@ size_t conn_output(struct conn *c, const char **data)
 		/* An idle connection keeps a small buffer only. */
 		if (c->out.cap > 16 * KIB || c->flight.len == 0) strbuf_release(&c->out);
 	}
+	if (c->flight.len == 0) return 0;
 	*data = c->flight.data + c->flight_pos;
 	return c->flight.len - c->flight_pos;
 }

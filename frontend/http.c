@@ -46,9 +46,10 @@ int http_request_target(struct http_request *r)
 
 const char *http_header(const struct http_request *r, const char *name, uint32_t *n)
 {
-	const char *p = r->head.data + r->fields_at, *found = NULL;
+	const char *p = r->head.data, *found = NULL;
 	uint32_t i, count = 0;
 
+	if (p) p += r->fields_at;
 	for (i = 0; i + 1 < r->n_fields; i += 2) {
 		const char *value = p + strlen(p) + 1;
 

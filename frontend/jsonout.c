@@ -30,6 +30,7 @@ void jsonout_escape(struct strbuf *out, const char *s, size_t len)
 	bool cut;
 	int n;
 
+	if (len == 0) return; /* s may be NULL */
 	while (i < len) {
 		unsigned char c = (unsigned char)s[i];
 
