@@ -1,9 +1,9 @@
 /* bpe.c - see bpe.h.
  *
- * Short words (nearly all are) are merged by scanning; long ones with a list of symbols and a heap of their pairs, so that
- * one word of a million characters takes no more than O(n log n). Both give the same result.
- * Pairs are found by a hash table of 4-byte slots: the low bits hold the rank + 1, the high bits a part of the hash, so that
- * a pair that does not exist, the common case, is nearly always recognised without touching the merge itself. */
+ * Short words (nearly all are) are merged by scanning; long ones with a list of symbols and a heap of their pairs, so
+ * that one word of a million characters takes no more than O(n log n). Both give the same result. Pairs are found by a
+ * hash table of 4-byte slots: the low bits hold the rank + 1, the high bits a part of the hash, so that a pair that
+ * does not exist, the common case, is nearly always recognised without touching the merge itself. */
 #include "frontend/bpe.h"
 
 #include "common/mem.h"
@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-#define RANK_BITS 22u
-#define RANK_MASK ((1u << RANK_BITS) - 1)
-#define RANK_NONE UINT32_MAX
+#define RANK_BITS      22u
+#define RANK_MASK      ((1u << RANK_BITS) - 1)
+#define RANK_NONE      UINT32_MAX
 #define BPE_MERGES_MAX (RANK_MASK - 1) /* the largest published vocabularies have less than 2^19 */
 
 #define SHORT_MAX 64 /* measured: the heap wins beyond about a hundred symbols */
@@ -37,7 +37,8 @@ static uint32_t bpe_rank(const struct bpe *b, uint32_t left, uint32_t right)
 		uint32_t slot = b->slots[at], rank = (slot & RANK_MASK) - 1;
 
 		if (slot == 0) return RANK_NONE;
-		if ((slot & ~RANK_MASK) == tag && b->merges[rank].left == left && b->merges[rank].right == right) return rank;
+		if ((slot & ~RANK_MASK) == tag && b->merges[rank].left == left && b->merges[rank].right == right)
+			return rank;
 	}
 }
 
@@ -48,13 +49,14 @@ static int bpe_read(struct bpe_merge *m, const struct vocab_index *index, size_t
 	static const char *const key = "tokenizer.ggml.merges";
 	const struct vocab_lists *l = index->lists;
 	struct gguf_str text = l->merges[ix];
-	const char *sep = text.len > 1 ? memchr(text.s + 1, ' ', text.len - 1) : NULL; /* a token may begin with a space */
+	const char *sep =
+		text.len > 1 ? memchr(text.s + 1, ' ', text.len - 1) : NULL; /* a token may begin with a space */
 	char short_joined[256], *joined = short_joined;
 	size_t left_len;
 
 	if (!sep || sep + 1 == text.s + text.len)
-		return err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s\"; expected two tokens with a space between", l->file,
-			       key, ix, quote_short(text.s, text.len).text);
+		return err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s\"; expected two tokens with a space between",
+			       l->file, key, ix, quote_short(text.s, text.len).text);
 	left_len = (size_t)(sep - text.s);
 	m->left = vocab_index_find(index, text.s, left_len);
 	m->right = vocab_index_find(index, sep + 1, text.len - left_len - 1);
@@ -66,7 +68,8 @@ static int bpe_read(struct bpe_merge *m, const struct vocab_index *index, size_t
 	if (joined != short_joined) free(joined);
 
 	if (m->left == TOKEN_NONE || m->right == TOKEN_NONE || m->result == TOKEN_NONE)
-		return err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s\"; expected tokens of the vocabulary, but %s is not in it",
+		return err_set(err, ST_INVALID,
+			       "%s: %s: merge %zu is \"%s\"; expected tokens of the vocabulary, but %s is not in it",
 			       l->file, key, ix, quote_short(text.s, text.len).text,
 			       m->left == TOKEN_NONE    ? "the left one"
 			       : m->right == TOKEN_NONE ? "the right one"
@@ -92,8 +95,8 @@ int bpe_init(struct bpe *b, const struct vocab *v, const struct vocab_index *ind
 
 	*b = (struct bpe){0};
 	if (l->n_merges > BPE_MERGES_MAX)
-		return err_set(err, ST_LIMIT, "%s: tokenizer.ggml.merges has %zu merges; expected at most %u", l->file, l->n_merges,
-			       BPE_MERGES_MAX);
+		return err_set(err, ST_LIMIT, "%s: tokenizer.ggml.merges has %zu merges; expected at most %u", l->file,
+			       l->n_merges, BPE_MERGES_MAX);
 	b->merges = mem_array(struct bpe_merge, l->n_merges + 1);
 	for (b->slot_bits = 4; ((size_t)1 << b->slot_bits) < l->n_merges * 2;) b->slot_bits++;
 	b->slots = mem_array(uint32_t, (size_t)1 << b->slot_bits);
@@ -194,7 +197,8 @@ size_t bpe_merge_heap(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_s
 	mem_reserve(s->heap, s->heap_cap, n);
 	prev = s->nodes;
 	next = prev + n;
-	ranks = next + n; /* of the pair that begins here; RANK_NONE: no such merge, the last symbol, or one that was joined */
+	ranks = next +
+		n; /* of the pair that begins here; RANK_NONE: no such merge, the last symbol, or one that was joined */
 	s->heap_len = 0;
 	for (size_t i = 0; i < n; i++) {
 		prev[i] = (uint32_t)i - 1;
@@ -226,7 +230,8 @@ size_t bpe_merge_heap(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_s
 			if (ranks[before] != RANK_NONE) heap_push(s, heap_entry(ranks[before], before));
 		}
 	}
-	for (size_t i = 0; i < n; i = next[i]) ids[out++] = ids[i]; /* next is ahead of out: nothing is overwritten unread */
+	for (size_t i = 0; i < n; i = next[i])
+		ids[out++] = ids[i]; /* next is ahead of out: nothing is overwritten unread */
 	return out;
 }
 

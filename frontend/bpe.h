@@ -34,8 +34,8 @@ int bpe_init(struct bpe *b, const struct vocab *v, const struct vocab_index *ind
 void bpe_release(struct bpe *b);
 void bpe_scratch_release(struct bpe_scratch *s);
 
-/* Joins what can be joined among ids[0..n), in place: again and again the pair of the lowest rank, the leftmost of equals.
- * Returns the new number. Time O(n log n). */
+/* Joins what can be joined among ids[0..n), in place: again and again the pair of the lowest rank, the leftmost of
+ * equals. Returns the new number. Time O(n log n). */
 size_t bpe_merge(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s);
 
 /* The same by scanning for the lowest rank each time, O(n * n): for short words, and as the plain twin of the above. */

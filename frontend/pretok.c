@@ -1,13 +1,13 @@
 /* pretok.c - see pretok.h.
  *
- * A row of the table is a name and one to five expressions. The first cuts the text into its matches and what lies between
- * them; each next one cuts the pieces of the one before, seeing nothing of the neighbours. This is what the "Split, isolated"
- * sequences of tokenizer.json mean.
+ * A row of the table is a name and one to five expressions. The first cuts the text into its matches and what lies
+ * between them; each next one cuts the pieces of the one before, seeing nothing of the neighbours. This is what the
+ * "Split, isolated" sequences of tokenizer.json mean.
  *
- * PCRE2 does the matching, compiled to machine code where the system allows it. Unicode's white space is spelled out, since
- * PCRE2's \s counts U+180E too. Long texts are handed over in parts of about PART_LEN, cut between a letter and a space, where
- * no word of any row goes across and no lookahead sees a difference. Should a match ever fail for lack of memory, the rest of
- * its part becomes one word: other ids, the same text. */
+ * PCRE2 does the matching, compiled to machine code where the system allows it. Unicode's white space is spelled out,
+ * since PCRE2's \s counts U+180E too. Long texts are handed over in parts of about PART_LEN, cut between a letter and a
+ * space, where no word of any row goes across and no lookahead sees a difference. Should a match ever fail for lack of
+ * memory, the rest of its part becomes one word: other ids, the same text. */
 #include "frontend/pretok.h"
 
 #include "common/mem.h"
@@ -18,34 +18,37 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PART_LEN ((size_t)64 << 10)
+#define PART_LEN   ((size_t)64 << 10)
 #define STAGES_MAX 5
 
 /* ---- the table ---- */
 
-/* Insides of a class: Unicode's White_Space; letters, numbers and white space. */
-#define WS "\\p{Z}\\x{9}-\\x{d}\\x{85}"
-#define WS_RUNS "[" WS "]+(?![^" WS "])|[" WS "]+" /* all but the last of a run before a word, which takes that one */
+/* The inside of a class: Unicode's White_Space. */
+#define WS               "\\p{Z}\\x{9}-\\x{d}\\x{85}"
+#define WS_RUNS          "[" WS "]+(?![^" WS "])|[" WS "]+" /* all but the last of a run before a word, which takes that one */
 #define CASELESS_ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" WS_RUNS
 
 /* The family of cl100k: `digits` is what makes a group of numbers. */
-#define CL100K(digits)                                                                                  \
-	CASELESS_ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" WS_RUNS
+#define CL100K(digits)                                                                                      \
+	CASELESS_ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|[" WS \
+			 "]*[\\r\\n]+|" WS_RUNS
 
-#define CL100K_MARKS                                                                                     \
-	CASELESS_ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" WS_RUNS
+#define CL100K_MARKS                                                                                                  \
+	CASELESS_ENDINGS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" WS \
+			 "]*[\\r\\n]+|" WS_RUNS
 
 /* The family of o200k: words also end where a small letter is followed by a capital. */
 #define UPPER "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
-#define O200K(endings, digits)                                                                           \
-	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" endings "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER "]*" endings "|" digits \
-	"| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+|" WS_RUNS
+#define O200K(endings, digits)                                                                                \
+	"[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]*[" LOWER "]+" endings "|[^\\r\\n\\p{L}\\p{N}]?[" UPPER "]+[" LOWER \
+	"]*" endings "|" digits "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+|" WS_RUNS
 
-#define DEEPSEEK_WORDS                                                                                   \
-	"[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" WS_RUNS
+#define DEEPSEEK_WORDS                                                                                          \
+	"[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|[" WS \
+	"]*[\\r\\n]+|" WS_RUNS
 
 #define CJK "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 
@@ -61,7 +64,10 @@ static const struct pretok_row rows[] = {
 	{.names = "default", .stages = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
 	{.names = "falcon", .stages = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
 	{.names = "smollm starcoder refact command-r codeshell exaone", .stages = {"\\p{N}", GPT2}},
-	{.names = "llama-bpe llama3 llama-v3 falcon3", .add_bos = true, .whole_words = true, .stages = {CL100K("\\p{N}{1,3}")}},
+	{.names = "llama-bpe llama3 llama-v3 falcon3",
+	 .add_bos = true,
+	 .whole_words = true,
+	 .stages = {CL100K("\\p{N}{1,3}")}},
 	{.names = "dbrx smaug-bpe chatglm-bpe glm4", .stages = {CL100K("\\p{N}{1,3}")}},
 	{.names = "qwen2 deepseek-r1-qwen", .nfc = true, .stages = {CL100K("\\p{N}")}},
 	{.names = "stablelm2", .stages = {CL100K("\\p{N}")}},
@@ -112,11 +118,12 @@ static pcre2_code *pretok_compile(const char *expr, bool *jit)
 {
 	int code;
 	PCRE2_SIZE at;
-	pcre2_code *re = pcre2_compile((PCRE2_SPTR)expr, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at,
-				       NULL);
+	pcre2_code *re = pcre2_compile((PCRE2_SPTR)expr, PCRE2_ZERO_TERMINATED,
+				       PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
 
 	CHECK(re); /* the expressions are ours */
-	if (pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) != 0) *jit = false; /* a system that forbids it: slower, same words */
+	if (pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) != 0)
+		*jit = false; /* a system that forbids it: slower, same words */
 	return re;
 }
 
@@ -130,7 +137,8 @@ int pretok_new(struct pretok **out, const char *pre, const char *file, struct er
 	for (size_t i = 0; i < ARRAY_LEN(rows) && !row; i++)
 		if (is_one_of(rows[i].names, pre)) row = &rows[i];
 	if (!row)
-		return err_set(err, ST_UNSUPPORTED, "%s: tokenizer.ggml.pre: pre-tokenizer \"%s\" is not supported; known are %s", file,
+		return err_set(err, ST_UNSUPPORTED,
+			       "%s: tokenizer.ggml.pre: pre-tokenizer \"%s\" is not supported; known are %s", file,
 			       quote_short(pre, strlen(pre)).text, pretok_names(names, sizeof(names)));
 	p = mem_new(struct pretok);
 	p->row = row;
@@ -180,7 +188,8 @@ struct split {
 };
 
 /* The first match at or after `at`; false when there is none. */
-static bool split_find(const struct split *s, size_t stage, const char *text, size_t len, size_t at, size_t *from, size_t *to)
+static bool split_find(const struct split *s, size_t stage, const char *text, size_t len, size_t at, size_t *from,
+		       size_t *to)
 {
 	const pcre2_code *re = s->p->stages[stage];
 	PCRE2_SIZE *ends = pcre2_get_ovector_pointer(s->match);

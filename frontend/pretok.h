@@ -1,7 +1,7 @@
 /* pretok.h - cuts a text into the words in which merges happen.
  *
- * Inside the tokenizer only. The expressions of each model family are a row of a table in pretok.c, found by the name that
- * GGUF gives in tokenizer.ggml.pre. */
+ * Inside the tokenizer only. The expressions of each model family are a row of a table in pretok.c, found by the name
+ * that GGUF gives in tokenizer.ggml.pre. */
 #ifndef SLUICE_PRETOK_H
 #define SLUICE_PRETOK_H
 
@@ -14,7 +14,8 @@ struct pretok;
 int pretok_new(struct pretok **out, const char *pre, const char *file, struct errbuf *err) MUST_CHECK;
 void pretok_free(struct pretok *p);
 
-bool pretok_add_bos(const struct pretok *p);     /* the family begins a plain text with BOS unless the file says otherwise */
+bool pretok_add_bos(
+	const struct pretok *p); /* the family begins a plain text with BOS unless the file says otherwise */
 bool pretok_whole_words(const struct pretok *p); /* a word that is a token is that token, whatever merges would give */
 bool pretok_nfc(const struct pretok *p);         /* texts are brought to Unicode's NFC first */
 

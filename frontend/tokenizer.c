@@ -1,9 +1,10 @@
-/* tokenizer.c - see tokenizer.h. Joins the parts: the vocabulary (vocab.c), the words (pretok.c) and the merges (bpe.c);
- * what a model file says is read in tokenizer_gguf.c.
+/* tokenizer.c - see tokenizer.h. Joins the parts: the vocabulary (vocab.c), the words (pretok.c) and the merges
+ * (bpe.c); what a model file says is read in tokenizer_gguf.c.
  *
- * Encoding: the stretches are repaired and joined; special and added tokens are cut out, the leftmost and longest first;
- * what lies between is cut into words; each word becomes the tokens of its bytes, which are merged. A byte for which the
- * vocabulary has no token is left out. The tokenizer itself never changes: all working memory belongs to the call. */
+ * Encoding: the stretches are repaired and joined; special and added tokens are cut out, the leftmost and longest
+ * first; what lies between is cut into words; each word becomes the tokens of its bytes, which are merged. A byte for
+ * which the vocabulary has no token is left out. The tokenizer itself never changes: all working memory belongs to the
+ * call. */
 #include "frontend/tokenizer.h"
 
 #include "common/mem.h"
@@ -65,10 +66,11 @@ static void tokenizer_add_stop(struct tokenizer *t, uint32_t id)
 static void tokenizer_find_stops(struct tokenizer *t, const struct vocab_lists *l)
 {
 	static const char *const names[] = {
-		"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<|return|>", "<|call|>",
-		"<|end|>",
+		"<|im_end|>",    "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>",
+		"<end_of_turn>", "<|return|>", "<|call|>",   "<|end|>",
 	};
-	bool harmony = vocab_find_added(&t->vocab, "<|return|>", 10) != TOKEN_NONE; /* there <|end|> ends a message, not the turn */
+	bool harmony = vocab_find_added(&t->vocab, "<|return|>", 10) !=
+		       TOKEN_NONE; /* there <|end|> ends a message, not the turn */
 
 	tokenizer_add_stop(t, l->eos);
 	tokenizer_add_stop(t, l->eot);
@@ -84,11 +86,13 @@ static void tokenizer_find_stops(struct tokenizer *t, const struct vocab_lists *
 static int tokenizer_check_id(const struct vocab_lists *l, const char *name, uint32_t id, struct errbuf *err)
 {
 	if (id == TOKEN_NONE || id < l->n_tokens) return ST_OK;
-	return err_set(err, ST_INVALID, "%s: tokenizer.ggml.%s_token_id is %u; expected an id of the vocabulary, 0 to %zu", l->file, name,
-		       id, l->n_tokens - 1);
+	return err_set(err, ST_INVALID,
+		       "%s: tokenizer.ggml.%s_token_id is %u; expected an id of the vocabulary, 0 to %zu", l->file,
+		       name, id, l->n_tokens - 1);
 }
 
-static int tokenizer_fill(struct tokenizer *t, struct vocab_index *index, const struct vocab_lists *l, struct errbuf *err)
+static int tokenizer_fill(struct tokenizer *t, struct vocab_index *index, const struct vocab_lists *l,
+			  struct errbuf *err)
 {
 	int rc = pretok_new(&t->pretok, l->pre, l->file, err);
 
@@ -140,7 +144,7 @@ struct encode_text {
 	char *owned; /* free() it; NULL when s is the caller's */
 	struct encode_span {
 		size_t start, end;
-	} *allowed; /* in order, apart from each other */
+	} * allowed; /* in order, apart from each other */
 	size_t n_allowed;
 };
 
@@ -288,7 +292,8 @@ static void encode_text(struct encode *e, const struct encode_text *x)
 	if (done < x->len && !e->out->overflow) encode_stretch(e, x->s + done, x->len - done);
 }
 
-void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *parts, size_t n_parts, struct token_vec *out)
+void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *parts, size_t n_parts,
+			    struct token_vec *out)
 {
 	struct encode e = {.t = t, .out = out};
 	struct encode_text x;
@@ -300,7 +305,8 @@ void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *
 	bpe_scratch_release(&e.scratch);
 }
 
-void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool allow_special, struct token_vec *out)
+void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool allow_special,
+		      struct token_vec *out)
 {
 	struct token_part part = {.text = text, .len = len, .allow_special = allow_special};
 

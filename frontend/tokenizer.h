@@ -1,10 +1,10 @@
 /* tokenizer.h - text to token ids and back, from a model file's own vocabulary.
  *
- * Kinds: byte-level BPE ("gpt2" in GGUF) with the pre-tokenizer expressions named by tokenizer.ggml.pre. An unknown kind or expression is
- * refused by name. A tokenizer is immutable after it was made: any number of readers.
+ * Kinds: byte-level BPE ("gpt2" in GGUF) with the pre-tokenizer expressions named by tokenizer.ggml.pre. An unknown
+ * kind or expression is refused by name. A tokenizer is immutable after it was made: any number of readers.
  *
- * Control tokens ("special") are recognised only where the caller allows it, so that a user's text can never open or close
- * a turn. Tokens that are added but not special (user-defined) are recognised everywhere. */
+ * Control tokens ("special") are recognised only where the caller allows it, so that a user's text can never open or
+ * close a turn. Tokens that are added but not special (user-defined) are recognised everywhere. */
 #ifndef SLUICE_TOKENIZER_H
 #define SLUICE_TOKENIZER_H
 
@@ -45,9 +45,12 @@ int tokenizer_from_gguf(struct tokenizer **out, const struct gguf *g, struct err
 int tokenizer_from_lists(struct tokenizer **out, const struct vocab_lists *l, struct errbuf *err) MUST_CHECK;
 void tokenizer_free(struct tokenizer *t);
 
-/* Appends the ids of the joined parts; no BOS. Time O(n log n) also for one long word; stops early once out overflows. */
-void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *parts, size_t n_parts, struct token_vec *out);
-void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool allow_special, struct token_vec *out);
+/* Appends the ids of the joined parts; no BOS. Time O(n log n) also for one long word; stops early once out overflows.
+ */
+void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *parts, size_t n_parts,
+			    struct token_vec *out);
+void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool allow_special,
+		      struct token_vec *out);
 
 uint32_t tokenizer_vocab_size(const struct tokenizer *t);
 uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE when the model has none */
@@ -63,8 +66,8 @@ uint32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len)
  * Empty for an id outside the vocabulary. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *len);
 
-/* detok: ids to text, a token at a time, without ever splitting a character. Bytes that could still become a character are
- * held back; ill-formed ones become U+FFFD, one for each maximal subpart. */
+/* detok: ids to text, a token at a time, without ever splitting a character. Bytes that could still become a character
+ * are held back; ill-formed ones become U+FFFD, one for each maximal subpart. */
 struct detok {
 	char pending[4];
 	uint8_t n_pending;

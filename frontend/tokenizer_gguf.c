@@ -1,8 +1,8 @@
 /* tokenizer_gguf.c - reads a tokenizer's lists out of a GGUF file; see tokenizer.h.
  *
- * The lists point into the file's map and live only while the tokenizer is made. What is checked here is what needs the file:
- * kinds and presence of keys, the vocabulary against the rows of the embedding (more rows are padding and fine), ids against
- * the vocabulary. The lists themselves are checked in vocab.c and bpe.c. */
+ * The lists point into the file's map and live only while the tokenizer is made. What is checked here is what needs the
+ * file: kinds and presence of keys, the vocabulary against the rows of the embedding (more rows are padding and fine),
+ * ids against the vocabulary. The lists themselves are checked in vocab.c and bpe.c. */
 #include "frontend/tokenizer.h"
 
 #include "common/gguf.h"
@@ -54,7 +54,8 @@ static int read_types(const struct gguf *g, struct gguf_lists *f, struct errbuf 
 	rc = gguf_get_array(g, KEY("token_type"), kv->elem_kind == GGUF_U32 ? GGUF_U32 : GGUF_I32, &kv, err);
 	if (rc != ST_OK) return rc;
 	if (kv->n != f->l.n_tokens)
-		return err_set(err, ST_INVALID, "%s: %s has length %" PRIu64 "; expected one for each of the %zu tokens", f->l.file,
+		return err_set(err, ST_INVALID,
+			       "%s: %s has length %" PRIu64 "; expected one for each of the %zu tokens", f->l.file,
 			       KEY("token_type"), kv->n, f->l.n_tokens);
 	f->types = mem_array(int32_t, kv->n + 1);
 	for (uint64_t i = 0; i < kv->n; i++) f->types[i] = (int32_t)gguf_array_i64(kv, i);
@@ -77,9 +78,14 @@ static int read_ids(const struct gguf *g, struct gguf_lists *f, struct errbuf *e
 		const char *key;
 		uint32_t *out; /* NULL: only checked */
 	} ids[] = {
-		{KEY("bos_token_id"), &f->l.bos},       {KEY("eos_token_id"), &f->l.eos},   {KEY("eot_token_id"), &f->l.eot},
-		{KEY("eom_token_id"), &f->l.eom},       {KEY("unknown_token_id"), NULL},    {KEY("padding_token_id"), NULL},
-		{KEY("seperator_token_id"), NULL} /* GGUF's own spelling */, {KEY("mask_token_id"), NULL},
+		{KEY("bos_token_id"), &f->l.bos},
+		{KEY("eos_token_id"), &f->l.eos},
+		{KEY("eot_token_id"), &f->l.eot},
+		{KEY("eom_token_id"), &f->l.eom},
+		{KEY("unknown_token_id"), NULL},
+		{KEY("padding_token_id"), NULL},
+		{KEY("seperator_token_id"), NULL} /* GGUF's own spelling */,
+		{KEY("mask_token_id"), NULL},
 	};
 	bool add_bos;
 	uint32_t unused;
@@ -101,7 +107,8 @@ static int read_pre(const struct gguf *g, struct gguf_lists *f, struct errbuf *e
 
 		if (rc != ST_OK) return rc;
 	} else {
-		log_warning("%s: %s is missing: assuming \"default\"; the text may be cut into other tokens than the model was trained with",
+		log_warning("%s: %s is missing: assuming \"default\"; the text may be cut into other tokens than the "
+			    "model was trained with",
 			    f->l.file, KEY("pre"));
 	}
 	f->pre = mem_strndup(pre.s, pre.len);
@@ -117,12 +124,14 @@ static int read_lists(const struct gguf *g, struct gguf_lists *f, struct errbuf 
 
 	if (rc != ST_OK) return rc;
 	if (!gguf_str_is(kind, "gpt2"))
-		return err_set(err, ST_UNSUPPORTED, "%s: %s: tokenizer kind \"%s\" is not supported; expected \"gpt2\" (byte-level BPE)",
+		return err_set(err, ST_UNSUPPORTED,
+			       "%s: %s: tokenizer kind \"%s\" is not supported; expected \"gpt2\" (byte-level BPE)",
 			       f->l.file, KEY("model"), quote_short(kind.s, kind.len).text);
 	rc = read_strings(g, KEY("tokens"), &f->tokens, &f->l.n_tokens, err);
 	if (rc != ST_OK) return rc;
 	f->l.tokens = f->tokens;
-	if (f->l.n_tokens == 0) return err_set(err, ST_INVALID, "%s: %s is empty; expected tokens", f->l.file, KEY("tokens"));
+	if (f->l.n_tokens == 0)
+		return err_set(err, ST_INVALID, "%s: %s is empty; expected tokens", f->l.file, KEY("tokens"));
 	if (embed && f->l.n_tokens > embed->dims[1])
 		return err_set(err, ST_INVALID,
 			       "%s: %s: the vocabulary has %zu tokens, but tensor token_embd.weight only %" PRIu64

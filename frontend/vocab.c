@@ -1,7 +1,7 @@
 /* vocab.c - see vocab.h.
  *
- * Tokens are kept as the bytes they stand for, in one block with offsets (a 49k vocabulary takes about 1 MiB). The spelling in
- * which files write them (one printable character a byte, GPT-2's table) is needed only while loading.
+ * Tokens are kept as the bytes they stand for, in one block with offsets (a 49k vocabulary takes about 1 MiB). The
+ * spelling in which files write them (one printable character a byte, GPT-2's table) is needed only while loading.
  * Refused: no tokens, too many, a token twice, types of another length or with unknown numbers. */
 #include "frontend/vocab.h"
 
@@ -14,7 +14,7 @@
 #include <xxhash.h>
 
 #define VOCAB_TOKENS_MAX ((size_t)1 << 24) /* the largest published ones have less than 2^19 */
-#define VOCAB_BYTES_MAX (256 * MIB)        /* of all tokens; offsets are 32 bits */
+#define VOCAB_BYTES_MAX  (256 * MIB)       /* of all tokens; offsets are 32 bits */
 
 /* ---- the spelling of bytes ---- */
 
@@ -93,11 +93,12 @@ static size_t table_start(const struct vocab_table *t, const char *s, size_t len
 
 static const char *const key_tokens = "tokenizer.ggml.tokens", *const key_types = "tokenizer.ggml.token_type";
 
-/* Names whose tokens steer a conversation. Some files call them normal or user-defined, which would let a user's text make
- * them; they are special whatever the file says. */
+/* Names whose tokens steer a conversation. Some files call them normal or user-defined, which would let a user's text
+ * make them; they are special whatever the file says. */
 static const char *const control_names[] = {
-	"<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|start_header_id|>", "<|end_header_id|>",
-	"<|begin_of_text|>", "<|end_of_text|>", "<start_of_turn>", "<end_of_turn>", "<|start|>", "<|end|>", "<|return|>",
+	"<|im_start|>",        "<|im_end|>",        "<|endoftext|>",     "<|eot_id|>",      "<|eom_id|>",
+	"<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>", "<|end_of_text|>", "<start_of_turn>",
+	"<end_of_turn>",       "<|start|>",         "<|end|>",           "<|return|>",
 };
 
 static bool is_control_name(struct gguf_str text)
@@ -140,8 +141,10 @@ static int vocab_index_init(struct vocab_index *index, const struct vocab_lists 
 			struct gguf_str other = l->tokens[slot - 1];
 
 			if (other.len == text.len && memcmp(other.s, text.s, text.len) == 0)
-				return err_set(err, ST_INVALID, "%s: %s: duplicate token \"%s\" (ids %u and %zu); expected each token once",
-					       l->file, key_tokens, quote_short(text.s, text.len).text, slot - 1, i);
+				return err_set(
+					err, ST_INVALID,
+					"%s: %s: duplicate token \"%s\" (ids %u and %zu); expected each token once",
+					l->file, key_tokens, quote_short(text.s, text.len).text, slot - 1, i);
 		}
 		index->table.slots[at] = (uint32_t)i + 1;
 	}
@@ -169,16 +172,16 @@ static int vocab_check_lists(const struct vocab_lists *l, size_t *bytes, struct 
 {
 	*bytes = 0;
 	if (l->n_tokens == 0 || l->n_tokens > VOCAB_TOKENS_MAX)
-		return err_set(err, ST_INVALID, "%s: %s has %zu tokens; expected 1 to %zu", l->file, key_tokens, l->n_tokens,
-			       VOCAB_TOKENS_MAX);
+		return err_set(err, ST_INVALID, "%s: %s has %zu tokens; expected 1 to %zu", l->file, key_tokens,
+			       l->n_tokens, VOCAB_TOKENS_MAX);
 	for (size_t i = 0; i < l->n_tokens; i++) {
 		*bytes += l->tokens[i].len;
 		if (*bytes > VOCAB_BYTES_MAX)
-			return err_set(err, ST_LIMIT, "%s: %s: the tokens take more than %zu bytes", l->file, key_tokens,
-				       VOCAB_BYTES_MAX);
+			return err_set(err, ST_LIMIT, "%s: %s: the tokens take more than %zu bytes", l->file,
+				       key_tokens, VOCAB_BYTES_MAX);
 		if (l->types && kind_of_type(l->types[i]) < 0)
-			return err_set(err, ST_INVALID, "%s: %s: token %zu has type %d; expected 0 to 6", l->file, key_types, i,
-				       l->types[i]);
+			return err_set(err, ST_INVALID, "%s: %s: token %zu has type %d; expected 0 to 6", l->file,
+				       key_types, i, l->types[i]);
 	}
 	return ST_OK;
 }
@@ -219,9 +222,11 @@ static void vocab_fill_plain(struct vocab *v, const struct vocab_index *index, c
 		uint32_t slot;
 
 		if (v->kinds[i] != VOCAB_PLAIN) continue;
-		for (at = table_start(&v->plain, s, len); (slot = v->plain.slots[at]) != 0; at = (at + 1) & v->plain.mask) {
+		for (at = table_start(&v->plain, s, len); (slot = v->plain.slots[at]) != 0;
+		     at = (at + 1) & v->plain.mask) {
 			other = vocab_bytes(v, slot - 1, &other_len);
-			if (other_len == len && memcmp(other, s, len) == 0) break; /* two spellings: the first is found */
+			if (other_len == len && memcmp(other, s, len) == 0)
+				break; /* two spellings: the first is found */
 		}
 		if (slot == 0) v->plain.slots[at] = i + 1;
 	}
@@ -324,8 +329,10 @@ static size_t added_bound(const struct vocab *v, size_t lo, size_t hi, size_t at
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (added_byte(v, mid, at) < byte) lo = mid + 1;
-		else hi = mid;
+		if (added_byte(v, mid, at) < byte)
+			lo = mid + 1;
+		else
+			hi = mid;
 	}
 	return lo;
 }
@@ -342,8 +349,10 @@ uint32_t vocab_match(const struct vocab *v, const char *s, size_t len, size_t sp
 		if (at == 0 && !v->added_first[byte]) return TOKEN_NONE;
 		lo = added_bound(v, lo, hi, at, byte);
 		hi = added_bound(v, lo, hi, at, byte + 1);
-		/* One that ends here is the first of its range; several with the same bytes cannot be (each spelling once). */
-		if (lo < hi && added_byte(v, lo, at + 1) < 0 && (v->kinds[v->added[lo]] == VOCAB_ADDED || at + 1 <= special_len))
+		/* One that ends here is the first of its range; several with the same bytes cannot be (each spelling
+		 * once). */
+		if (lo < hi && added_byte(v, lo, at + 1) < 0 &&
+		    (v->kinds[v->added[lo]] == VOCAB_ADDED || at + 1 <= special_len))
 			best = v->added[lo];
 	}
 	return best;

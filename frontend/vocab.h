@@ -9,13 +9,14 @@
 #include "common/gguf.h"
 
 /* A tokenizer as lists, whatever file it came from; all of it is borrowed until tokenizer_from_lists() returns.
- * Tokens and merges are spelled as in GGUF and tokenizer.json: each byte as one printable character ("\xc4\xa0the" is " the"). */
+ * Tokens and merges are spelled as in GGUF and tokenizer.json: each byte as one printable character ("\xc4\xa0the" is "
+ * the"). */
 struct vocab_lists {
 	const char *file; /* for messages */
 	const char *pre;  /* name of the pre-tokenizer expressions, "smollm" */
 	const struct gguf_str *tokens;
 	size_t n_tokens;
-	const int32_t *types; /* GGUF's numbers, n_tokens of them; NULL: all are normal */
+	const int32_t *types;          /* GGUF's numbers, n_tokens of them; NULL: all are normal */
 	const struct gguf_str *merges; /* "left right", the most important first */
 	size_t n_merges;
 	uint32_t bos, eos; /* TOKEN_NONE: none */
@@ -38,10 +39,10 @@ struct vocab_table {
 
 struct vocab {
 	uint32_t n;
-	char *bytes;    /* of all tokens, one after the other */
-	uint32_t *offs; /* n + 1 positions in bytes */
-	uint8_t *kinds; /* enum vocab_kind */
-	size_t token_len_max; /* bytes of the longest token, at least 1 */
+	char *bytes;              /* of all tokens, one after the other */
+	uint32_t *offs;           /* n + 1 positions in bytes */
+	uint8_t *kinds;           /* enum vocab_kind */
+	size_t token_len_max;     /* bytes of the longest token, at least 1 */
 	struct vocab_table plain; /* plain tokens by their bytes */
 	uint32_t byte_ids[256];   /* TOKEN_NONE: the vocabulary has no token for the byte */
 	uint32_t *added;          /* special and added tokens, sorted by their bytes */
@@ -74,8 +75,8 @@ uint32_t vocab_find_plain(const struct vocab *v, const char *s, size_t len);
 /* The special or added token with exactly these bytes, or TOKEN_NONE. */
 uint32_t vocab_find_added(const struct vocab *v, const char *s, size_t len);
 
-/* The longest token that s[0..len) begins with among the added ones and, of at most special_len bytes, the special ones;
- * TOKEN_NONE when there is none. */
+/* The longest token that s[0..len) begins with among the added ones and, of at most special_len bytes, the special
+ * ones; TOKEN_NONE when there is none. */
 uint32_t vocab_match(const struct vocab *v, const char *s, size_t len, size_t special_len);
 
 #endif

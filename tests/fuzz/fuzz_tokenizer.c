@@ -1,9 +1,9 @@
 /* fuzz_tokenizer.c - any bytes through the tokenizer and back.
  *
- * The first two bytes choose the vocabulary and how the rest is cut into stretches. Checked: decoding gives the repaired text
- * (less the bytes that the vocabulary has no token for; a family that normalises must not change its own output); every id is
- * in the vocabulary; without leave, no control token comes out; a bound is kept and gives the same first ids. The vocabularies
- * are small ones built here, so that the target needs no file. */
+ * The first two bytes choose the vocabulary and how the rest is cut into stretches. Checked: decoding gives the
+ * repaired text (less the bytes that the vocabulary has no token for; a family that normalises must not change its own
+ * output); every id is in the vocabulary; without leave, no control token comes out; a bound is kept and gives the same
+ * first ids. The vocabularies are small ones built here, so that the target needs no file. */
 #include "common/mem.h"
 #include "common/strbuf.h"
 #include "common/utf8.h"
@@ -19,13 +19,35 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct tokenizer *make(const char *pre, unsigned missing)
 {
-	static const char *const joined[] = {"t h", "h e", "th e", "i n", "\xc4\xa0 t", "\xc4\xa0t he", "a a", "aa aa", "\xc4\xa0 \xc4\xa0",
-					     "\xc4\x8a \xc4\x8a", "\xc3\xa3 \xc4\xa3", "1 2", "< |", "' s", "\xc3\xaf \xc2\xbf", "\xc3\xaf\xc2\xbf \xc2\xbd"};
+	static const char *const joined[] = {"t h",
+					     "h e",
+					     "th e",
+					     "i n",
+					     "\xc4\xa0 t",
+					     "\xc4\xa0t he",
+					     "a a",
+					     "aa aa",
+					     "\xc4\xa0 \xc4\xa0",
+					     "\xc4\x8a \xc4\x8a",
+					     "\xc3\xa3 \xc4\xa3",
+					     "1 2",
+					     "< |",
+					     "' s",
+					     "\xc3\xaf \xc2\xbf",
+					     "\xc3\xaf\xc2\xbf \xc2\xbd"};
 	static char spelled[TOKENS_MAX][32];
 	struct gguf_str tokens[TOKENS_MAX], merges[ARRAY_LEN(joined)];
 	int32_t types[TOKENS_MAX];
-	struct vocab_lists l = {.file = "fuzz", .pre = pre, .tokens = tokens, .types = types, .merges = merges, .bos = TOKEN_NONE,
-				.eos = TOKEN_NONE, .eot = TOKEN_NONE, .eom = TOKEN_NONE, .add_bos = -1};
+	struct vocab_lists l = {.file = "fuzz",
+				.pre = pre,
+				.tokens = tokens,
+				.types = types,
+				.merges = merges,
+				.bos = TOKEN_NONE,
+				.eos = TOKEN_NONE,
+				.eot = TOKEN_NONE,
+				.eom = TOKEN_NONE,
+				.add_bos = -1};
 	struct errbuf err = {0};
 	struct tokenizer *t;
 	unsigned next = 256;
@@ -46,11 +68,8 @@ static struct tokenizer *make(const char *pre, unsigned missing)
 	for (size_t i = 0; i < l.n_tokens; i++) types[i] = 1;
 	for (size_t i = 0; i < 4; i++) {
 		types[l.n_tokens] = i < 2 ? 3 : 4;
-		strcpy(spelled[l.n_tokens++], (const char *const[]){"<|im_end|>", "<|", "<think>", "   "}[i]);
+		strcpy(spelled[l.n_tokens++], (const char *const[]){"<|im_end|>", "<|im_start|>", "<think>", "   "}[i]);
 	}
-	/* "<|" is both a merge and a control token: the file must be refused, so the plain one goes. */
-	for (size_t i = 256; i < l.n_tokens; i++)
-		if (strcmp(spelled[i], "<|") == 0 && types[i] == 3) strcpy(spelled[i], "<|im_start|>");
 	for (size_t i = 0; i < l.n_tokens; i++) tokens[i] = (struct gguf_str){spelled[i], strlen(spelled[i])};
 	if (tokenizer_from_lists(&t, &l, &err) != ST_OK) fprintf(stderr, "%s\n", err.text);
 	CHECK(t);
@@ -68,7 +87,8 @@ static void decode(const struct tokenizer *t, const struct token_vec *v, struct 
 
 		CHECK(v->ids[i] < tokenizer_vocab_size(t));
 		detok_push(&d, t, v->ids[i], false, out);
-		if (out->len > before) CHECK(utf8_valid_len(out->data + before, out->len - before) == out->len - before);
+		if (out->len > before)
+			CHECK(utf8_valid_len(out->data + before, out->len - before) == out->len - before);
 	}
 	detok_finish(&d, out);
 }
@@ -79,15 +99,18 @@ static void repair(const char *s, size_t len, int missing, struct strbuf *out)
 		bool cut;
 		int n = utf8_next(s + at, len - at, &cut);
 
-		if (n < 0) strbuf_append(out, UTF8_REPLACEMENT, 3);
-		else if (n > 1 || s[at] != missing) strbuf_append(out, s + at, (size_t)n);
+		if (n < 0)
+			strbuf_append(out, UTF8_REPLACEMENT, 3);
+		else if (n > 1 || s[at] != missing)
+			strbuf_append(out, s + at, (size_t)n);
 		at += (size_t)(n < 0 ? -n : n);
 	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const pres[] = {"gpt-2", "smollm", "llama-bpe", "qwen2", "default", "gpt-4o", "deepseek-v3", "smollm"};
+	static const char *const pres[] = {"gpt-2",   "smollm", "llama-bpe",   "qwen2",
+					   "default", "gpt-4o", "deepseek-v3", "smollm"};
 	static struct tokenizer *made[ARRAY_LEN(pres)];
 	unsigned which, how;
 	const char *text;

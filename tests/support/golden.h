@@ -1,7 +1,8 @@
 /* golden.h - finds and reads golden data: recorded results that the code must reproduce.
  *
- * A golden file is looked for, in this order: $SLUICE_SHARED/golden/PATH, ../shared/golden/PATH (both also as PATH.gz), and
- * tests/data/golden/PATH.gz, the copy that the project carries. Programs run in the project's root, as `make unit` does. */
+ * A golden file is looked for, in this order: $SLUICE_SHARED/golden/PATH, ../shared/golden/PATH (both also as PATH.gz),
+ * and tests/data/golden/PATH.gz, the copy that the project carries. Programs run in the project's root, as `make unit`
+ * does. */
 #ifndef SLUICE_GOLDEN_H
 #define SLUICE_GOLDEN_H
 
@@ -13,7 +14,8 @@
 /* A readable stream of the (unpacked) file, closed with fclose(); NULL when it is nowhere. */
 FILE *golden_open(const char *relpath);
 
-/* True when the shared folder with all golden data is there, so that a test can do more than the project's copies allow. */
+/* True when the shared folder with all golden data is there, so that a test can do more than the project's copies
+ * allow. */
 bool golden_has_shared(void);
 
 /* The next line as JSON (new reference), or NULL at the end. A line that is not JSON fails the test. */

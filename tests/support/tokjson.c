@@ -43,9 +43,11 @@ static void read_merges(struct vocab_lists *l, const json_t *merges, struct strb
 	json_t *m;
 
 	/* Either "a b" or ["a", "b"]; both become "a b" in one text first, because it moves while it grows. */
-	json_array_foreach(merges, i, m) {
+	json_array_foreach(merges, i, m)
+	{
 		if (json_is_array(m))
-			strbuf_printf(pairs, "%s %s", json_string_value(json_array_get(m, 0)), json_string_value(json_array_get(m, 1)));
+			strbuf_printf(pairs, "%s %s", json_string_value(json_array_get(m, 0)),
+				      json_string_value(json_array_get(m, 1)));
 		else
 			strbuf_puts(pairs, json_string_value(m));
 		strbuf_putc(pairs, 0);

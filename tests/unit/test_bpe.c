@@ -19,7 +19,7 @@ static uint32_t next_random(uint32_t below)
 	return (seed >> 8) % below;
 }
 
-#define LETTERS 4
+#define LETTERS    4
 #define TOKENS_MAX 400
 #define MERGES_MAX 800
 
@@ -59,7 +59,8 @@ static void random_init(struct random_bpe *r)
 		snprintf(r->merge_texts[r->l.n_merges++], 50, "%s %s", left, right);
 	}
 	for (size_t i = 0; i < r->l.n_tokens; i++) r->tokens[i] = (struct gguf_str){r->texts[i], strlen(r->texts[i])};
-	for (size_t i = 0; i < r->l.n_merges; i++) r->merges[i] = (struct gguf_str){r->merge_texts[i], strlen(r->merge_texts[i])};
+	for (size_t i = 0; i < r->l.n_merges; i++)
+		r->merges[i] = (struct gguf_str){r->merge_texts[i], strlen(r->merge_texts[i])};
 	for (size_t i = r->l.n_merges; i-- > 1;) {
 		size_t k = next_random((uint32_t)i + 1);
 		struct gguf_str m = r->merges[i];
@@ -90,7 +91,8 @@ static void the_heap_merges_as_the_plain_way_does(void **state)
 		for (int word = 0; word < 200; word++) {
 			size_t n = 1 + next_random(word % 20 == 0 ? 3000 : 100), n_plain, n_heap, n_both;
 
-			for (size_t i = 0; i < n; i++) plain[i] = heap[i] = both[i] = next_random(word % 3 ? LETTERS : 2);
+			for (size_t i = 0; i < n; i++)
+				plain[i] = heap[i] = both[i] = next_random(word % 3 ? LETTERS : 2);
 			n_plain = bpe_merge_plain(&r.bpe, plain, n, ranks);
 			n_heap = bpe_merge_heap(&r.bpe, heap, n, &scratch);
 			n_both = bpe_merge(&r.bpe, both, n, &scratch);

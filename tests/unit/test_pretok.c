@@ -41,8 +41,8 @@ static void words_are_cut_as_each_family_does(void **state)
 		{"gpt-2", "Hello world, it's 2024!", "Hello| world|,| it|'s| 2024|!"},
 		{"gpt-2", "a  b\n\nc \n", "a| | b|\n|\n|c| \n"},
 		{"gpt-2", "IT'S", "IT|'|S"},
-		{"gpt-2", "x\xe1\xa0\x8ey", "x|\xe1\xa0\x8e|y"},     /* U+180E is no white space */
-		{"gpt-2", "x \xc2\xa0y", "x| |\xc2\xa0|y"},          /* U+00A0 is, but only a plain space joins a word */
+		{"gpt-2", "x\xe1\xa0\x8ey", "x|\xe1\xa0\x8e|y"}, /* U+180E is no white space */
+		{"gpt-2", "x \xc2\xa0y", "x| |\xc2\xa0|y"},      /* U+00A0 is, but only a plain space joins a word */
 		{"gpt-2", "x\xc2\x85\xc2\x85 y", "x|\xc2\x85\xc2\x85| y"}, /* U+0085 too */
 		{"mpt", "we'll", "we|'ll"},
 		{"smollm", "a 12 b345", "a| |1|2| b|3|4|5"},
@@ -69,7 +69,8 @@ static void words_are_cut_as_each_family_does(void **state)
 
 		pretok_split(p, cases[i].text, strlen(cases[i].text), add_word, &w);
 		if (strcmp(w.joined, cases[i].words) != 0)
-			fail_msg("%s: \"%s\" became \"%s\", expected \"%s\"", cases[i].pre, cases[i].text, w.joined, cases[i].words);
+			fail_msg("%s: \"%s\" became \"%s\", expected \"%s\"", cases[i].pre, cases[i].text, w.joined,
+				 cases[i].words);
 		pretok_free(p);
 	}
 }
@@ -107,7 +108,7 @@ static void parts_of_a_long_text_leave_no_trace(void **state)
 	static const char unit[] = " The quick,   don't 12345 \n\nx  \n\xe4\xb8\xad a\xcc\x81 b ;;c  d";
 	char names[1000], *save = NULL;
 	size_t len = strlen(unit), n_short = 500, n_long = 20000; /* the short one is matched in one part */
-	char *text = mem_array(char, n_long * len + 1);
+	char *text = mem_array(char, n_long *len + 1);
 
 	for (size_t i = 0; i < n_long; i++) memcpy(text + i * len, unit, len);
 	pretok_names(names, sizeof(names));
@@ -148,7 +149,8 @@ static void every_listed_name_can_be_made(void **state)
 	size_t n = 0;
 
 	pretok_names(names, sizeof(names));
-	for (char *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save), n++) pretok_free(make(name));
+	for (char *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save), n++)
+		pretok_free(make(name));
 	assert_true(n > 10);
 }
 

@@ -43,11 +43,12 @@ static void expect_ids(const char *id, const struct token_vec *got, const uint32
 
 	while (i < n && i < got->len && got->ids[i] == ids[i]) i++;
 	if (i == n && got->len == n) return;
-	fail_msg("%s: %zu ids, expected %zu; differ at %zu: %u, expected %u", id, got->len, n, i, i < got->len ? got->ids[i] : 0,
-		 i < n ? ids[i] : 0);
+	fail_msg("%s: %zu ids, expected %zu; differ at %zu: %u, expected %u", id, got->len, n, i,
+		 i < got->len ? got->ids[i] : 0, i < n ? ids[i] : 0);
 }
 
-static void expect_encoded(const struct tokenizer *t, const char *id, const char *text, size_t len, bool special, const json_t *ids)
+static void expect_encoded(const struct tokenizer *t, const char *id, const char *text, size_t len, bool special,
+			   const json_t *ids)
 {
 	struct token_vec v;
 	size_t n;
@@ -71,19 +72,22 @@ static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, boo
 
 		detok_push(&d, t, ids[i], skip_special, out);
 		/* Never a part of a character. */
-		if (out->len > before) assert_int_equal(utf8_valid_len(out->data + before, out->len - before), out->len - before);
+		if (out->len > before)
+			assert_int_equal(utf8_valid_len(out->data + before, out->len - before), out->len - before);
 	}
 	detok_finish(&d, out);
 }
 
-static void expect_decoded(const struct tokenizer *t, const char *id, const json_t *ids, bool skip_special, const json_t *want)
+static void expect_decoded(const struct tokenizer *t, const char *id, const json_t *ids, bool skip_special,
+			   const json_t *want)
 {
 	size_t n;
 	uint32_t *v = golden_u32s(ids, &n);
 	struct strbuf out;
 
 	decode(t, v, n, skip_special, &out);
-	if (out.len != json_string_length(want) || memcmp(out.data ? out.data : "", json_string_value(want), out.len) != 0)
+	if (out.len != json_string_length(want) ||
+	    memcmp(out.data ? out.data : "", json_string_value(want), out.len) != 0)
 		fail_msg("%s: decoded \"%s\", expected \"%s\"", id, out.data, json_string_value(want));
 	strbuf_release(&out);
 	free(v);
@@ -100,7 +104,8 @@ static void run_golden(const struct tokenizer *t, const char *relpath, size_t n_
 	if (!f) fail_msg("no %s", relpath);
 	for (; (c = golden_next(f)) != NULL; json_decref(c), n++) {
 		const char *id = json_string_value(json_object_get(c, "id"));
-		json_t *text = json_object_get(c, "text"), *ids = json_object_get(c, "ids"), *plain = json_object_get(c, "ids_plain");
+		json_t *text = json_object_get(c, "text"), *ids = json_object_get(c, "ids"),
+		       *plain = json_object_get(c, "ids_plain");
 		json_t *bytes = json_object_get(c, "bytes");
 
 		expect_encoded(t, id, json_string_value(text), json_string_length(text), true, ids);
@@ -246,7 +251,8 @@ static void specials_are_recognised_only_where_allowed(void **state)
 		size_t n = strlen(cases[i].allow);
 
 		for (size_t k = 0; k < n; k++)
-			parts[k] = (struct token_part){cases[i].text[k], strlen(cases[i].text[k]), cases[i].allow[k] == 'y'};
+			parts[k] = (struct token_part){cases[i].text[k], strlen(cases[i].text[k]),
+						       cases[i].allow[k] == 'y'};
 		token_vec_init(&v, 100);
 		tokenizer_encode_parts(smollm2, parts, n, &v);
 		snprintf(name, sizeof(name), "case %zu", i);
@@ -287,7 +293,7 @@ static void encoding_stops_at_the_bound(void **state)
 static void run_long(const char *name, const char *unit, size_t total)
 {
 	size_t unit_len = strlen(unit), n = total / unit_len;
-	char *text = mem_array(char, n * unit_len + 1);
+	char *text = mem_array(char, n *unit_len + 1);
 	struct token_vec v;
 	struct strbuf back;
 	uint64_t start;
@@ -296,7 +302,8 @@ static void run_long(const char *name, const char *unit, size_t total)
 	token_vec_init(&v, SIZE_MAX);
 	start = clock_now_ns();
 	tokenizer_encode(smollm2, text, n * unit_len, true, &v);
-	print_message("%-22s %zu bytes, %zu ids: %.0f ms\n", name, n * unit_len, v.len, (double)(clock_now_ns() - start) / 1e6);
+	print_message("%-22s %zu bytes, %zu ids: %.0f ms\n", name, n * unit_len, v.len,
+		      (double)(clock_now_ns() - start) / 1e6);
 	decode(smollm2, v.ids, v.len, false, &back);
 	assert_int_equal(back.len, n * unit_len);
 	assert_memory_equal(back.data, text, back.len);
@@ -338,12 +345,21 @@ static void tiny_init(struct tiny *y)
 	for (unsigned b = 0; b < 256; b++) {
 		bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
 
-		y->tokens[b] = (struct gguf_str){y->spelled[b], (size_t)utf8_encode(printable ? b : next++, y->spelled[b])};
+		y->tokens[b] =
+			(struct gguf_str){y->spelled[b], (size_t)utf8_encode(printable ? b : next++, y->spelled[b])};
 		y->types[b] = 1;
 	}
-	y->l = (struct vocab_lists){.file = "tiny", .pre = "gpt-2", .tokens = y->tokens, .n_tokens = 256, .types = y->types,
-				    .merges = y->merges, .bos = TOKEN_NONE, .eos = TOKEN_NONE, .eot = TOKEN_NONE,
-				    .eom = TOKEN_NONE, .add_bos = -1};
+	y->l = (struct vocab_lists){.file = "tiny",
+				    .pre = "gpt-2",
+				    .tokens = y->tokens,
+				    .n_tokens = 256,
+				    .types = y->types,
+				    .merges = y->merges,
+				    .bos = TOKEN_NONE,
+				    .eos = TOKEN_NONE,
+				    .eot = TOKEN_NONE,
+				    .eom = TOKEN_NONE,
+				    .add_bos = -1};
 }
 
 static void tiny_token(struct tiny *y, const char *text, int type)
@@ -357,18 +373,56 @@ static void tiny_merge(struct tiny *y, const char *text)
 	y->merges[y->l.n_merges++] = (struct gguf_str){text, strlen(text)};
 }
 
-static void change_pre(struct tiny *y) { y->l.pre = "nosuch"; }
-static void change_dup(struct tiny *y) { tiny_token(y, "A", 1); }
-static void change_dup_special(struct tiny *y) { tiny_token(y, "<x>", 3), tiny_token(y, "<x>", 1); }
-static void change_type(struct tiny *y) { y->types[7] = 77; }
-static void change_separator(struct tiny *y) { tiny_merge(y, "nospace"); }
-static void change_half(struct tiny *y) { tiny_merge(y, "a "); }
-static void change_left(struct tiny *y) { tiny_merge(y, "zz y"); }
-static void change_right(struct tiny *y) { tiny_merge(y, "z yy"); }
-static void change_joined(struct tiny *y) { tiny_merge(y, "z y"); }
-static void change_bos(struct tiny *y) { y->l.bos = 4000000000; }
-static void change_eos(struct tiny *y) { y->l.eos = 256; }
-static void change_empty(struct tiny *y) { y->l.n_tokens = 0; }
+/* clang-format off: a case a line */
+static void change_pre(struct tiny *y)
+{
+	y->l.pre = "nosuch";
+}
+static void change_dup(struct tiny *y)
+{
+	tiny_token(y, "A", 1);
+}
+static void change_dup_special(struct tiny *y)
+{
+	tiny_token(y, "<x>", 3), tiny_token(y, "<x>", 1);
+}
+static void change_type(struct tiny *y)
+{
+	y->types[7] = 77;
+}
+static void change_separator(struct tiny *y)
+{
+	tiny_merge(y, "nospace");
+}
+static void change_half(struct tiny *y)
+{
+	tiny_merge(y, "a ");
+}
+static void change_left(struct tiny *y)
+{
+	tiny_merge(y, "zz y");
+}
+static void change_right(struct tiny *y)
+{
+	tiny_merge(y, "z yy");
+}
+static void change_joined(struct tiny *y)
+{
+	tiny_merge(y, "z y");
+}
+static void change_bos(struct tiny *y)
+{
+	y->l.bos = 4000000000;
+}
+static void change_eos(struct tiny *y)
+{
+	y->l.eos = 256;
+}
+static void change_empty(struct tiny *y)
+{
+	y->l.n_tokens = 0;
+}
+/* clang-format on */
 
 static void bad_vocabularies_are_refused_by_name(void **state)
 {
@@ -401,7 +455,8 @@ static void bad_vocabularies_are_refused_by_name(void **state)
 		assert_int_equal(tokenizer_from_lists(&t, &y.l, &err), cases[i].rc);
 		assert_null(t);
 		for (size_t k = 0; k < 3; k++)
-			if (!strstr(err.text, cases[i].words[k])) fail_msg("\"%s\" is not in: %s", cases[i].words[k], err.text);
+			if (!strstr(err.text, cases[i].words[k]))
+				fail_msg("\"%s\" is not in: %s", cases[i].words[k], err.text);
 	}
 }
 
@@ -432,14 +487,14 @@ static void added_tokens_are_recognised_everywhere_and_the_longest_wins(void **s
 	struct tokenizer *t;
 
 	tiny_init(&y);
-	tiny_token(&y, "<x>", 3);   /* 256 */
-	tiny_token(&y, "<x><y>", 3); /* 257 */
-	tiny_token(&y, "<x><", 4);   /* 258 */
-	tiny_token(&y, "  ", 4);     /* 259 */
+	tiny_token(&y, "<x>", 3);        /* 256 */
+	tiny_token(&y, "<x><y>", 3);     /* 257 */
+	tiny_token(&y, "<x><", 4);       /* 258 */
+	tiny_token(&y, "  ", 4);         /* 259 */
 	tiny_token(&y, "<|im_end|>", 1); /* 260: control by its name */
-	tiny_token(&y, "ab", 1);     /* 261 */
-	tiny_token(&y, "<ab>", 3);   /* 262 */
-	tiny_token(&y, "<ab", 1);    /* 263 */
+	tiny_token(&y, "ab", 1);         /* 261 */
+	tiny_token(&y, "<ab>", 3);       /* 262 */
+	tiny_token(&y, "<ab", 1);        /* 263 */
 	tiny_merge(&y, "a b");
 	tiny_merge(&y, "< ab");
 	tiny_merge(&y, "<ab >"); /* would make a control token */
@@ -485,9 +540,9 @@ static void merges_go_by_rank_then_from_the_left(void **state)
 	struct tokenizer *t;
 
 	tiny_init(&y);
-	tiny_token(&y, "aa", 1);   /* 256 */
-	tiny_token(&y, "ba", 1);   /* 257 */
-	tiny_token(&y, "aaa", 1);  /* 258 */
+	tiny_token(&y, "aa", 1);  /* 256 */
+	tiny_token(&y, "ba", 1);  /* 257 */
+	tiny_token(&y, "aaa", 1); /* 258 */
 	tiny_merge(&y, "b a");
 	tiny_merge(&y, "a a");
 	tiny_merge(&y, "aa a");
@@ -508,9 +563,9 @@ static void bos_and_stop_ids_follow_the_file(void **state)
 	size_t n;
 
 	tiny_init(&y);
-	tiny_token(&y, "<s>", 3);          /* 256 */
-	tiny_token(&y, "<|end|>", 3);      /* 257 */
-	tiny_token(&y, "<|eot_id|>", 3);   /* 258 */
+	tiny_token(&y, "<s>", 3);        /* 256 */
+	tiny_token(&y, "<|end|>", 3);    /* 257 */
+	tiny_token(&y, "<|eot_id|>", 3); /* 258 */
 	y.l.pre = "llama-bpe";
 	y.l.bos = 256;
 	y.l.eos = 257;
@@ -544,18 +599,56 @@ static void bos_and_stop_ids_follow_the_file(void **state)
 
 /* ---- GGUF files ---- */
 
-static void gguf_kind(struct gguf_writer *w) { gguf_writer_str(w, "tokenizer.ggml.model", "llama"); }
-static void gguf_no_kind(struct gguf_writer *w) { gguf_writer_drop(w, "tokenizer.ggml.model"); }
-static void gguf_no_tokens(struct gguf_writer *w) { gguf_writer_drop(w, "tokenizer.ggml.tokens"); }
-static void gguf_no_merges(struct gguf_writer *w) { gguf_writer_drop(w, "tokenizer.ggml.merges"); }
-static void gguf_pre(struct gguf_writer *w) { gguf_writer_str(w, "tokenizer.ggml.pre", "nosuch"); }
-static void gguf_pre_kind(struct gguf_writer *w) { gguf_writer_u32(w, "tokenizer.ggml.pre", 1); }
-static void gguf_tokens_scalar(struct gguf_writer *w) { gguf_writer_str(w, "tokenizer.ggml.tokens", "a"); }
-static void gguf_tokens_empty(struct gguf_writer *w) { gguf_writer_strs(w, "tokenizer.ggml.tokens", NULL, 0); }
-static void gguf_bos(struct gguf_writer *w) { gguf_writer_u32(w, "tokenizer.ggml.bos_token_id", 4000000000u); }
-static void gguf_eos(struct gguf_writer *w) { gguf_writer_i32(w, "tokenizer.ggml.eos_token_id", -1); }
-static void gguf_pad(struct gguf_writer *w) { gguf_writer_u32(w, "tokenizer.ggml.padding_token_id", TINY_LLAMA_TOKENS); }
-static void gguf_add_bos(struct gguf_writer *w) { gguf_writer_str(w, "tokenizer.ggml.add_bos_token", "yes"); }
+/* clang-format off: a case a line */
+static void gguf_kind(struct gguf_writer *w)
+{
+	gguf_writer_str(w, "tokenizer.ggml.model", "llama");
+}
+static void gguf_no_kind(struct gguf_writer *w)
+{
+	gguf_writer_drop(w, "tokenizer.ggml.model");
+}
+static void gguf_no_tokens(struct gguf_writer *w)
+{
+	gguf_writer_drop(w, "tokenizer.ggml.tokens");
+}
+static void gguf_no_merges(struct gguf_writer *w)
+{
+	gguf_writer_drop(w, "tokenizer.ggml.merges");
+}
+static void gguf_pre(struct gguf_writer *w)
+{
+	gguf_writer_str(w, "tokenizer.ggml.pre", "nosuch");
+}
+static void gguf_pre_kind(struct gguf_writer *w)
+{
+	gguf_writer_u32(w, "tokenizer.ggml.pre", 1);
+}
+static void gguf_tokens_scalar(struct gguf_writer *w)
+{
+	gguf_writer_str(w, "tokenizer.ggml.tokens", "a");
+}
+static void gguf_tokens_empty(struct gguf_writer *w)
+{
+	gguf_writer_strs(w, "tokenizer.ggml.tokens", NULL, 0);
+}
+static void gguf_bos(struct gguf_writer *w)
+{
+	gguf_writer_u32(w, "tokenizer.ggml.bos_token_id", 4000000000u);
+}
+static void gguf_eos(struct gguf_writer *w)
+{
+	gguf_writer_i32(w, "tokenizer.ggml.eos_token_id", -1);
+}
+static void gguf_pad(struct gguf_writer *w)
+{
+	gguf_writer_u32(w, "tokenizer.ggml.padding_token_id", TINY_LLAMA_TOKENS);
+}
+static void gguf_add_bos(struct gguf_writer *w)
+{
+	gguf_writer_str(w, "tokenizer.ggml.add_bos_token", "yes");
+}
+/* clang-format on */
 
 static void gguf_tokens_numbers(struct gguf_writer *w)
 {
@@ -649,12 +742,21 @@ static void bad_files_are_refused_by_key(void **state)
 		assert_int_not_equal(open_tiny(cases[i].change, TINY_LLAMA_TOKENS, &t, &err), ST_OK);
 		assert_null(t);
 		for (size_t k = 0; k < 3; k++)
-			if (!strstr(err.text, cases[i].words[k])) fail_msg("\"%s\" is not in: %s", cases[i].words[k], err.text);
+			if (!strstr(err.text, cases[i].words[k]))
+				fail_msg("\"%s\" is not in: %s", cases[i].words[k], err.text);
 	}
 }
 
-static void gguf_no_types(struct gguf_writer *w) { gguf_writer_drop(w, "tokenizer.ggml.token_type"); }
-static void gguf_no_pre(struct gguf_writer *w) { gguf_writer_drop(w, "tokenizer.ggml.pre"); }
+/* clang-format off: a case a line */
+static void gguf_no_types(struct gguf_writer *w)
+{
+	gguf_writer_drop(w, "tokenizer.ggml.token_type");
+}
+static void gguf_no_pre(struct gguf_writer *w)
+{
+	gguf_writer_drop(w, "tokenizer.ggml.pre");
+}
+/* clang-format on */
 
 static void gguf_no_ids(struct gguf_writer *w)
 {
@@ -664,14 +766,15 @@ static void gguf_no_ids(struct gguf_writer *w)
 
 static void good_files_load(void **state)
 {
-	static void (*const changes[])(struct gguf_writer *w) = {NULL, gguf_no_types, gguf_no_pre, gguf_no_ids};
+	static void (*const changes[])(struct gguf_writer * w) = {NULL, gguf_no_types, gguf_no_pre, gguf_no_ids};
 
 	for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
 		struct tokenizer *t;
 		struct errbuf err = {0};
 		size_t n;
 
-		if (open_tiny(changes[i], TINY_LLAMA_TOKENS + 7, &t, &err) != ST_OK) fail_msg("%s", err.text); /* padded rows */
+		if (open_tiny(changes[i], TINY_LLAMA_TOKENS + 7, &t, &err) != ST_OK)
+			fail_msg("%s", err.text); /* padded rows */
 		assert_int_equal(tokenizer_vocab_size(t), TINY_LLAMA_TOKENS);
 		assert_int_equal(tokenizer_eos(t), changes[i] == gguf_no_ids ? TOKEN_NONE : 2);
 		tokenizer_stop_ids(t, &n);
@@ -687,7 +790,8 @@ static void good_files_load(void **state)
 /* However bytes are cut into tokens, the text is that of one repair. */
 static void detok_is_the_same_for_every_cut(void **state)
 {
-	static const unsigned char pool[] = {'a', 0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0x80, 0xed, 0xa0, 0xf4, 0x90, 0xff, 0xc0};
+	static const unsigned char pool[] = {'a',  0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f,
+					     0x98, 0x80, 0xed, 0xa0, 0xf4, 0x90, 0xff, 0xc0};
 	struct tiny y;
 	struct tokenizer *t;
 	char pieces[4][16];
