@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CGROUP_PATH_MAX 4096
-#define CGROUP_FILE_MAX 8192      /* memory.stat has about 2 KiB */
+#define CGROUP_PATH_MAX  4096
+#define CGROUP_FILE_MAX  8192         /* memory.stat has about 2 KiB */
 #define CGROUP_UNLIMITED (1ull << 62) /* version 1 writes "no limit" as a number near 2^63 */
 
 /* Reads a small file whole; false when it cannot be read. */
@@ -146,7 +146,8 @@ static void cgroup_visit_memory(const char *dir, void *ctx)
 
 	if (cgroup_number_at(dir, "memory.max", &limit)) {
 		if (!cgroup_number_at(dir, "memory.current", &used)) return;
-		cache = cgroup_stat(dir, "memory.stat", "inactive_file") + cgroup_stat(dir, "memory.stat", "active_file");
+		cache = cgroup_stat(dir, "memory.stat", "inactive_file") +
+			cgroup_stat(dir, "memory.stat", "active_file");
 	} else {
 		if (!cgroup_number_at(dir, "memory.limit_in_bytes", &limit) || limit >= CGROUP_UNLIMITED ||
 		    !cgroup_number_at(dir, "memory.usage_in_bytes", &used))

@@ -1,8 +1,9 @@
 /* cgroup.h - the limits that control groups put on this process: processor time and memory, version 1 and 2.
  *
- * A limit may stand at any level between the process's group and the root, so every level is asked and the tightest wins. In a
- * container the path in /proc/self/cgroup may not exist under the mount; then the mount's top is the process's own group.
- * Every function takes the root of the file system ("" for the real one), so that tests can build their own. */
+ * A limit may stand at any level between the process's group and the root, so every level is asked and the tightest
+ * wins. In a container the path in /proc/self/cgroup may not exist under the mount; then the mount's top is the
+ * process's own group. Every function takes the root of the file system ("" for the real one), so that tests can build
+ * their own. */
 #ifndef SLUICE_CGROUP_H
 #define SLUICE_CGROUP_H
 

@@ -1,8 +1,8 @@
 /* batch.c - see batch.h.
  *
- * Good path of a take: look (check the step's four parts in order against `struct batch_look`, what the slots would be),
- * then apply, then fill the input. Only the first can fail. The looks are stamped with the number of the take, so that
- * nothing has to be cleared between steps. */
+ * Good path of a take: look (check the step's four parts in order against `struct batch_look`, what the slots would
+ * be), then apply, then fill the input. Only the first can fail. The looks are stamped with the number of the take, so
+ * that nothing has to be cleared between steps. */
 #include "worker/batch.h"
 
 #include "common/mem.h"
@@ -152,10 +152,10 @@ static bool batch_columns_match(const struct msg_step *m)
 	uint32_t n = m->added.n;
 
 	return m->added_n_tokens.n == n && m->added_n_prompt.n == n && m->added_n_output_min.n == n &&
-	       m->added_n_stop.n == n && m->added_temperature.n == n && m->added_top_p.n == n && m->added_top_k.n == n &&
-	       m->added_min_p.n == n && m->added_seed.n == n && m->added_choice.n == n && m->added_n_logprobs.n == n &&
-	       m->grown_n.n == m->grown.n && m->run_start.n == m->run.n && m->run_n.n == m->run.n &&
-	       m->run_sample.n == m->run.n;
+	       m->added_n_stop.n == n && m->added_temperature.n == n && m->added_top_p.n == n &&
+	       m->added_top_k.n == n && m->added_min_p.n == n && m->added_seed.n == n && m->added_choice.n == n &&
+	       m->added_n_logprobs.n == n && m->grown_n.n == m->grown.n && m->run_start.n == m->run.n &&
+	       m->run_n.n == m->run.n && m->run_sample.n == m->run.n;
 }
 
 static int batch_look_params(struct batch *b, const struct msg_step *m, uint32_t i)
@@ -166,7 +166,8 @@ static int batch_look_params(struct batch *b, const struct msg_step *m, uint32_t
 	if (!(temperature >= 0) || !isfinite(temperature)) return batch_bad(b, "a temperature is not 0 or more");
 	if (!(top_p > 0 && top_p <= 1)) return batch_bad(b, "a top_p is not in (0, 1]");
 	if (!(min_p >= 0 && min_p <= 1)) return batch_bad(b, "a min_p is not in [0, 1]");
-	if (col_u32(m->added_n_logprobs, i) > 1 + KTOP_MAX) return batch_bad(b, "too many log-probabilities are wanted");
+	if (col_u32(m->added_n_logprobs, i) > 1 + KTOP_MAX)
+		return batch_bad(b, "too many log-probabilities are wanted");
 	return ST_OK;
 }
 
@@ -192,9 +193,11 @@ static int batch_look_added(struct batch *b, const struct msg_step *m)
 	if (n_tokens != m->added_tokens.n) return batch_bad(b, "the added tokens are not as many as their counts say");
 	if (n_stop != m->added_stop_ids.n) return batch_bad(b, "the stop ids are not as many as their counts say");
 	for (uint32_t i = 0; i < m->added_tokens.n; i++)
-		if (col_u32(m->added_tokens, i) >= b->limits.vocab) return batch_bad(b, "an added token is not in the vocabulary");
+		if (col_u32(m->added_tokens, i) >= b->limits.vocab)
+			return batch_bad(b, "an added token is not in the vocabulary");
 	for (uint32_t i = 0; i < m->added_stop_ids.n; i++)
-		if (col_u32(m->added_stop_ids, i) >= b->limits.vocab) return batch_bad(b, "a stop id is not in the vocabulary");
+		if (col_u32(m->added_stop_ids, i) >= b->limits.vocab)
+			return batch_bad(b, "a stop id is not in the vocabulary");
 	return ST_OK;
 }
 
@@ -215,7 +218,8 @@ static int batch_look_grown(struct batch *b, const struct msg_step *m)
 	}
 	if (n_blocks != m->grown_blocks.n) return batch_bad(b, "the grown blocks are not as many as their counts say");
 	for (uint32_t i = 0; i < m->grown_blocks.n; i++)
-		if (col_u32(m->grown_blocks, i) >= b->limits.n_blocks) return batch_bad(b, "a block is not in the pool");
+		if (col_u32(m->grown_blocks, i) >= b->limits.n_blocks)
+			return batch_bad(b, "a block is not in the pool");
 	return ST_OK;
 }
 
@@ -238,7 +242,8 @@ static int batch_look_run(struct batch *b, const struct msg_step *m)
 		k->run = true;
 		n_tokens += n;
 	}
-	if (n_tokens > b->limits.batched_tokens_max) return batch_bad(b, "more tokens run than --max-num-batched-tokens");
+	if (n_tokens > b->limits.batched_tokens_max)
+		return batch_bad(b, "more tokens run than --max-num-batched-tokens");
 	return ST_OK;
 }
 
@@ -362,8 +367,7 @@ static void batch_fill_params(struct batch *b, const struct batch_run *run, cons
 			      .banned_at = *n_banned};
 	if (s->n_tokens - s->n_prompt >= s->n_output_min) return;
 	p->n_banned = s->n_stop;
-	if (s->n_stop)
-		memcpy(batch_u32s(b, run->banned) + *n_banned, s->stop_ids, s->n_stop * sizeof(*s->stop_ids));
+	if (s->n_stop) memcpy(batch_u32s(b, run->banned) + *n_banned, s->stop_ids, s->n_stop * sizeof(*s->stop_ids));
 	*n_banned += s->n_stop;
 }
 

@@ -1,7 +1,7 @@
 /* decoder.c - see decoder.h.
  *
- * Memory of a step, all parts of the plan: x is the residual stream; h holds the norm, then what attention gives; qkv holds the
- * three projections side by side, so that one rotation does q and k together. The feed-forward goes through
+ * Memory of a step, all parts of the plan: x is the residual stream; h holds the norm, then what attention gives; qkv
+ * holds the three projections side by side, so that one rotation does q and k together. The feed-forward goes through
  * plan.ffn_rows rows at a time. Attention and store are over all tokens in every layer, because later tokens need their
  * keys; the rest of the last layer is done for the wanted rows only. */
 #include "worker/decoder.h"
@@ -132,23 +132,25 @@ static void decoder_attend(struct decoder *d, const struct decoder_layer *y, con
 {
 	uint32_t n = b->n_tokens, ld = d->plan.qkv_width;
 	float *q = qkv, *k = q + y->heads * y->head_dim, *v = k + y->kv_heads * y->head_dim;
-	struct kmat_out outs[3] = {
-		{.w = y->k, .out = k, .ld_out = ld}, {.w = y->v, .out = v, .ld_out = ld}, {.w = y->q, .out = q, .ld_out = ld}};
+	struct kmat_out outs[3] = {{.w = y->k, .out = k, .ld_out = ld},
+				   {.w = y->v, .out = v, .ld_out = ld},
+				   {.w = y->q, .out = q, .ld_out = ld}};
 
 	d->ops->rms_norm(d->dev, h, x, y->attn_norm, n, d->dim, d->eps);
 	d->ops->matmul(d->dev, h, d->dim, n, outs, store_only ? 2 : 3);
 	if (store_only) /* nothing of this batch is wanted: its keys and values are all that remains to be done */
-		d->ops->rope(d->dev, k, ld, b->positions, n, y->kv_heads, y->head_dim, y->rope_dims, y->rope, y->rope_style);
+		d->ops->rope(d->dev, k, ld, b->positions, n, y->kv_heads, y->head_dim, y->rope_dims, y->rope,
+			     y->rope_style);
 	else /* the heads of k follow those of q */
 		d->ops->rope(d->dev, q, ld, b->positions, n, y->heads + y->kv_heads, y->head_dim, y->rope_dims, y->rope,
 			     y->rope_style);
 	d->ops->kv_store(d->dev, &y->kv, k, v, ld, b->slots, n, y->kv_heads, y->head_dim);
-	if (!store_only)
-		d->ops->attention(d->dev, h, q, ld, &y->kv, b, y->heads, y->kv_heads, y->head_dim, y->scale);
+	if (!store_only) d->ops->attention(d->dev, h, q, ld, &y->kv, b, y->heads, y->kv_heads, y->head_dim, y->scale);
 }
 
 /* x (n, dim) += o(att), then += feed-forward(norm(x)). h is room for the norm; att may be h. */
-static void decoder_mix(struct decoder *d, const struct decoder_layer *y, float *x, const float *att, float *h, uint32_t n)
+static void decoder_mix(struct decoder *d, const struct decoder_layer *y, float *x, const float *att, float *h,
+			uint32_t n)
 {
 	float *gate = decoder_part(d, &d->plan.gate), *up = decoder_part(d, &d->plan.up);
 	struct kmat_out o = {.w = y->o, .out = x, .ld_out = d->dim, .accumulate = true};

@@ -1,4 +1,5 @@
-/* decoder.h - the transformer decoder: enqueues the operations of one ragged batch, driven by a description of each layer.
+/* decoder.h - the transformer decoder: enqueues the operations of one ragged batch, driven by a description of each
+ * layer.
  *
  * There is one decoder, not one a model family: what differs between layers (heads, rotation, norms, the kind of
  * attention and of feed-forward) is data in struct decoder_layer, filled from the model's shape. Only the rows whose
@@ -21,7 +22,7 @@ struct decoder_layer {
 	uint32_t rope_dims;
 	const float *rope; /* (positions, rope_dims / 2, 2) cosine and sine, device */
 	enum krope rope_style;
-	float scale;       /* of the products of q and k */
+	float scale; /* of the products of q and k */
 	struct kkv kv;
 	/* Feed-forward: norm, gate and up, silu(gate) * up, down. */
 	const float *ffn_norm;
@@ -43,7 +44,7 @@ struct decoder {
 	void *kv;    /* device, kv_bytes; owned */
 	size_t kv_bytes;
 	uint32_t n_blocks;
-	float *normed; /* (n_out, dim) of the batch enqueued last: input of the output matrix */
+	float *normed;           /* (n_out, dim) of the batch enqueued last: input of the output matrix */
 	void (*beat)(void *ctx); /* called between the layers of a large batch; NULL: never */
 	void *beat_ctx;
 };
@@ -64,8 +65,8 @@ static inline void *decoder_part(const struct decoder *d, const struct memplan_p
 /* Enqueues all layers for the batch. With `beat`, a large batch is synchronised after each layer: ST_DEVICE. */
 int decoder_forward(struct decoder *d, const struct kbatch *b) MUST_CHECK;
 
-/* Enqueues the logits of n wanted rows from `row` on, n <= plan.logits_rows, and returns where they will be: (n, vocab), until
- * the next call's operations run. */
+/* Enqueues the logits of n wanted rows from `row` on, n <= plan.logits_rows, and returns where they will be: (n,
+ * vocab), until the next call's operations run. */
 const float *decoder_logits(struct decoder *d, uint32_t row, uint32_t n);
 
 #endif

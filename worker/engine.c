@@ -1,8 +1,8 @@
 /* engine.c - see engine.h.
  *
- * Good path of a step: batch_take() checks it and prepares the input, one upload carries it, the decoder enqueues all layers,
- * logits and draws are enqueued in parts of at most plan.logits_rows rows, one download brings the drawn rows, one
- * sync runs it all. Then the tokens are appended to their slots and the result's columns are filled. */
+ * Good path of a step: batch_take() checks it and prepares the input, one upload carries it, the decoder enqueues all
+ * layers, logits and draws are enqueued in parts of at most plan.logits_rows rows, one download brings the drawn rows,
+ * one sync runs it all. Then the tokens are appended to their slots and the result's columns are filled. */
 #include "worker/engine.h"
 
 #include "common/clock.h"
@@ -15,7 +15,7 @@
 #include <xxhash.h>
 
 #define ENGINE_KV_AUTO_MAX (4 * GIB) /* on the CPU: enough for hundreds of conversations with a small model */
-#define ENGINE_TOP_MAX (1 + KTOP_MAX)
+#define ENGINE_TOP_MAX     (1 + KTOP_MAX)
 
 struct engine_columns { /* of a result; (seqs_max), the top ones times ENGINE_TOP_MAX */
 	uint32_t *slots, *tokens, *n_top, *ranks, *top_ids;
@@ -103,14 +103,14 @@ static int engine_open_device(struct engine *e, const struct gguf *g, struct err
 
 static void engine_make_columns(struct engine *e)
 {
-	size_t n = e->opts.seqs_max;
+	size_t n = e->opts.seqs_max, n_tops = n * ENGINE_TOP_MAX;
 
 	e->cols = (struct engine_columns){.slots = mem_array(uint32_t, n),
 					  .tokens = mem_array(uint32_t, n),
 					  .n_top = mem_array(uint32_t, n),
 					  .ranks = mem_array(uint32_t, n),
-					  .top_ids = mem_array(uint32_t, n * ENGINE_TOP_MAX),
-					  .top_logprobs = mem_array(float, n * ENGINE_TOP_MAX),
+					  .top_ids = mem_array(uint32_t, n_tops),
+					  .top_logprobs = mem_array(float, n_tops),
 					  .hashes = mem_array(uint64_t, n)};
 	e->sampled = mem_array(struct ksampled, n);
 	if (e->opts.on_logits) e->logits = mem_array(float, (size_t)e->plan.logits_rows * e->shape.n_tokens);
@@ -277,7 +277,8 @@ static struct kbatch engine_kbatch(const struct batch_run *run, const char *inpu
 			       .out_rows = (const void *)(input + run->out_rows)};
 }
 
-static int engine_show_logits(struct engine *e, const struct batch_run *run, const float *logits, uint32_t row, uint32_t n)
+static int engine_show_logits(struct engine *e, const struct batch_run *run, const float *logits, uint32_t row,
+			      uint32_t n)
 {
 	uint32_t vocab = e->shape.n_tokens;
 	int rc;
@@ -356,7 +357,9 @@ static void engine_fill_result(struct engine *e, const struct batch_run *run, st
 
 	for (uint32_t row = 0; row < n; row++) {
 		const struct ksampled *s = &e->sampled[row];
-		uint32_t n_top = s->token != UINT32_MAX && batch_n_logprobs(e->batch, run, row) ? 1 + min_u32(s->n_top, KTOP_MAX) : 0;
+		uint32_t n_top = s->token != UINT32_MAX && batch_n_logprobs(e->batch, run, row)
+					 ? 1 + min_u32(s->n_top, KTOP_MAX)
+					 : 0;
 
 		batch_append(e->batch, run, row, s->token);
 		c->slots[row] = run->out_slots[row];
@@ -411,11 +414,26 @@ int engine_warm_up(struct engine *e, uint64_t *step_ns)
 	static const uint64_t seed[1] = {0};
 	static const float no_temperature[1] = {0}, full[1] = {1};
 	struct view z = view_of(zero, 1), o = view_of(one, 1);
-	struct msg_step step = {.added = z, .added_n_tokens = o, .added_tokens = z, .added_n_prompt = o,
-				.added_n_output_min = z, .added_n_stop = z, .added_temperature = view_of(no_temperature, 1),
-				.added_top_p = view_of(full, 1), .added_top_k = z, .added_min_p = view_of(no_temperature, 1),
-				.added_seed = view_of(seed, 1), .added_choice = z, .added_n_logprobs = z, .grown = z,
-				.grown_n = o, .grown_blocks = z, .run = z, .run_start = z, .run_n = o, .run_sample = o};
+	struct msg_step step = {.added = z,
+				.added_n_tokens = o,
+				.added_tokens = z,
+				.added_n_prompt = o,
+				.added_n_output_min = z,
+				.added_n_stop = z,
+				.added_temperature = view_of(no_temperature, 1),
+				.added_top_p = view_of(full, 1),
+				.added_top_k = z,
+				.added_min_p = view_of(no_temperature, 1),
+				.added_seed = view_of(seed, 1),
+				.added_choice = z,
+				.added_n_logprobs = z,
+				.grown = z,
+				.grown_n = o,
+				.grown_blocks = z,
+				.run = z,
+				.run_start = z,
+				.run_n = o,
+				.run_sample = o};
 	struct msg_step_result result;
 	uint64_t from;
 	int rc = ST_OK;

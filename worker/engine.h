@@ -1,9 +1,9 @@
 /* engine.h - one rank's engine: device, weights, KV cache and sequences; a step goes in, its drawn tokens come out.
  *
- * Knows no ring and no process: serve.c puts it behind the step ring, tests call it directly. Order of calls: load, profile (how
- * many KV blocks), kv_init, then steps. One thread at a time.
- * A step that does not fit what is known (it is bytes from another process) gives a status in its result and changes
- * nothing. Only a failed device is fatal: ST_DEVICE. */
+ * Knows no ring and no process: serve.c puts it behind the step ring, tests call it directly. Order of calls: load,
+ * profile (how many KV blocks), kv_init, then steps. One thread at a time. A step that does not fit what is known (it
+ * is bytes from another process) gives a status in its result and changes nothing. Only a failed device is fatal:
+ * ST_DEVICE. */
 #ifndef SLUICE_ENGINE_H
 #define SLUICE_ENGINE_H
 
@@ -18,18 +18,18 @@
 #include "worker/weights.h"
 
 struct engine_opts {
-	const char *model;       /* path of a GGUF file; borrowed until loaded */
-	uint32_t model_len_max;  /* 0: the model's own */
+	const char *model;      /* path of a GGUF file; borrowed until loaded */
+	uint32_t model_len_max; /* 0: the model's own */
 	uint32_t batched_tokens_max, seqs_max;
-	uint32_t n_threads;      /* 0: cpuset_available() */
+	uint32_t n_threads; /* 0: cpuset_available() */
 	bool pin_threads;
 	enum kact act;
 	enum klevel level_max;
-	enum ggtype kv_type;     /* F16 or F32 */
-	struct memplan_kv kv;    /* `available` is measured by load when 0 */
+	enum ggtype kv_type;  /* F16 or F32 */
+	struct memplan_kv kv; /* `available` is measured by load when 0 */
 	bool hash_logits;
-	bool null_device;        /* all but the arithmetic: a token is a hash of what the sequence ends with */
-	uint32_t spin_us;        /* kdev_opts */
+	bool null_device; /* all but the arithmetic: a token is a hash of what the sequence ends with */
+	uint32_t spin_us; /* kdev_opts */
 	/* Tests and tools: called with each wanted row's logits before it is drawn. Costs a copy and a sync. */
 	void (*on_logits)(void *ctx, uint32_t slot, const float *logits, uint32_t vocab);
 	void *ctx;
@@ -52,7 +52,7 @@ uint64_t engine_memory_available(const struct engine *e); /* measured before loa
 uint32_t engine_n_blocks(const struct engine *e);         /* 0 before kv_init */
 const char *engine_device_name(const struct engine *e);
 uint32_t engine_n_threads(const struct engine *e);
-uint32_t engine_n_used(const struct engine *e);           /* sequences that are held */
+uint32_t engine_n_used(const struct engine *e); /* sequences that are held */
 
 /* How many KV blocks this rank can have. */
 int engine_profile(struct engine *e, uint32_t *n_blocks, struct errbuf *err) MUST_CHECK;
@@ -61,8 +61,8 @@ int engine_kv_init(struct engine *e, uint32_t n_blocks, struct errbuf *err) MUST
 /* Runs a step of one token, so that threads are awake and pages touched. No-op while sequences are held. */
 int engine_warm_up(struct engine *e, uint64_t *step_ns) MUST_CHECK;
 
-/* Runs a step. out's columns are the engine's, valid until the next call. The return value is that of out->status: ST_OK, ST_INVALID
- * (a bad step), ST_DEVICE. */
+/* Runs a step. out's columns are the engine's, valid until the next call. The return value is that of out->status:
+ * ST_OK, ST_INVALID (a bad step), ST_DEVICE. */
 int engine_step(struct engine *e, const struct msg_step *step, struct msg_step_result *out);
 /* What was wrong with the last bad step. */
 const char *engine_why(const struct engine *e);

@@ -1,9 +1,9 @@
 /* memplan.c - see memplan.h. Sizes are bounded by modelshape.h and limits.h, so that products stay within 64 bits. */
 #include "worker/memplan.h"
 
-#define MEMPLAN_BLOCKS_MAX (1u << 27)   /* slot numbers (block * KBLOCK_LEN + offset) are 32 bits */
-#define MEMPLAN_TOKENS_MIN 512          /* a KV cache that holds less serves nobody; less when the model's length is */
-#define MEMPLAN_ALIGN 64
+#define MEMPLAN_BLOCKS_MAX (1u << 27) /* slot numbers (block * KBLOCK_LEN + offset) are 32 bits */
+#define MEMPLAN_TOKENS_MIN 512        /* a KV cache that holds less serves nobody; less when the model's length is */
+#define MEMPLAN_ALIGN      64
 
 static void memplan_add(struct memplan *p, struct memplan_part *part, uint64_t rows, uint64_t row_bytes)
 {
@@ -80,10 +80,10 @@ static int memplan_kv_given(const struct memplan *p, const struct memplan_kv *kv
 		return err_set(err, ST_LIMIT, "%s asks for %llu KV blocks; at most %u are possible", option,
 			       (unsigned long long)blocks, MEMPLAN_BLOCKS_MAX);
 	if (blocks > left / p->kv_block_bytes)
-		return err_set(err, ST_NO_MEMORY,
-			       "%s asks for a KV cache of %.0f MiB; %.0f MiB are left of %.0f after weights and activations",
-			       option, memplan_mib(blocks * p->kv_block_bytes), memplan_mib(left),
-			       memplan_mib(kv->available));
+		return err_set(
+			err, ST_NO_MEMORY,
+			"%s asks for a KV cache of %.0f MiB; %.0f MiB are left of %.0f after weights and activations",
+			option, memplan_mib(blocks * p->kv_block_bytes), memplan_mib(left), memplan_mib(kv->available));
 	*n_blocks = (uint32_t)blocks;
 	return ST_OK;
 }
@@ -102,12 +102,13 @@ int memplan_kv_blocks(const struct memplan *p, const struct memplan_kv *kv, uint
 	blocks = min_u64(use / p->kv_block_bytes, (uint64_t)p->sizes.seqs_max * p->seq_blocks_max);
 	blocks = min_u64(blocks, MEMPLAN_BLOCKS_MAX);
 	if (blocks < memplan_blocks_min(p))
-		return err_set(err, ST_NO_MEMORY,
-			       "not enough memory for the KV cache: %.0f MiB are available, --gpu-memory-utilization %.2f of "
-			       "them less weights and activations (%.0f MiB) leaves %llu blocks of %zu bytes; at least %u are "
-			       "needed",
-			       memplan_mib(kv->available), kv->utilization, memplan_mib(fixed), (unsigned long long)blocks,
-			       p->kv_block_bytes, memplan_blocks_min(p));
+		return err_set(
+			err, ST_NO_MEMORY,
+			"not enough memory for the KV cache: %.0f MiB are available, --gpu-memory-utilization %.2f of "
+			"them less weights and activations (%.0f MiB) leaves %llu blocks of %zu bytes; at least %u are "
+			"needed",
+			memplan_mib(kv->available), kv->utilization, memplan_mib(fixed), (unsigned long long)blocks,
+			p->kv_block_bytes, memplan_blocks_min(p));
 	*n_blocks = (uint32_t)blocks;
 	return ST_OK;
 }

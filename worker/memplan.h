@@ -12,7 +12,7 @@
 
 /* Rows that the widest parts of a step are done in at a time: their arena stays small, and every row has the same bits
  * whatever the cut. */
-#define MEMPLAN_FFN_ROWS 128
+#define MEMPLAN_FFN_ROWS    128
 #define MEMPLAN_LOGITS_ROWS 64
 
 /* Positions beyond the model's length that are planned for: a sampled token may be seen one step too late. */
@@ -37,21 +37,21 @@ struct memplan {
 	uint32_t att_width;      /* floats of a row of q */
 	uint32_t ffn_rows, logits_rows;
 
-	struct memplan_part x;      /* (tokens, dim) residual stream */
-	struct memplan_part h;      /* (tokens, max(dim, att_width)) norm, or attention's output */
-	struct memplan_part qkv;    /* (tokens, qkv_width); the rows of attention that are wanted, in the last layer */
-	struct memplan_part gate;   /* (ffn_rows, ffn) */
-	struct memplan_part up;     /* (ffn_rows, ffn) */
-	struct memplan_part x_out;  /* (seqs, dim) */
-	struct memplan_part logits; /* (logits_rows, vocab) */
-	struct memplan_part rope;   /* (positions, rope_dims / 2, 2) */
-	struct memplan_part input;  /* what batch.c uploads for a step */
+	struct memplan_part x;       /* (tokens, dim) residual stream */
+	struct memplan_part h;       /* (tokens, max(dim, att_width)) norm, or attention's output */
+	struct memplan_part qkv;     /* (tokens, qkv_width); the rows of attention that are wanted, in the last layer */
+	struct memplan_part gate;    /* (ffn_rows, ffn) */
+	struct memplan_part up;      /* (ffn_rows, ffn) */
+	struct memplan_part x_out;   /* (seqs, dim) */
+	struct memplan_part logits;  /* (logits_rows, vocab) */
+	struct memplan_part rope;    /* (positions, rope_dims / 2, 2) */
+	struct memplan_part input;   /* what batch.c uploads for a step */
 	struct memplan_part sampled; /* (seqs) struct ksampled */
 
-	size_t weight_bytes;      /* set by the caller: weights_bytes() */
-	size_t activation_bytes;  /* all parts above */
-	size_t scratch_bytes;     /* of the operations */
-	size_t kv_block_bytes;    /* of one block over all layers */
+	size_t weight_bytes;     /* set by the caller: weights_bytes() */
+	size_t activation_bytes; /* all parts above */
+	size_t scratch_bytes;    /* of the operations */
+	size_t kv_block_bytes;   /* of one block over all layers */
 };
 
 /* input_bytes: batch_input_bytes(). */
@@ -62,15 +62,16 @@ void memplan_init(struct memplan *p, const struct modelshape *shape, const struc
 int memplan_check(const struct memplan *p, uint64_t available, struct errbuf *err) MUST_CHECK;
 
 struct memplan_kv {
-	uint64_t n_blocks;    /* wins; 0: not given */
-	uint64_t bytes;       /* then this; 0: not given */
-	double utilization;   /* else this share of `available`, less weights and activations ... */
-	uint64_t auto_max;    /* ... and at most this; 0: no such limit */
-	uint64_t available;   /* measured before anything was taken */
+	uint64_t n_blocks;  /* wins; 0: not given */
+	uint64_t bytes;     /* then this; 0: not given */
+	double utilization; /* else this share of `available`, less weights and activations ... */
+	uint64_t auto_max;  /* ... and at most this; 0: no such limit */
+	uint64_t available; /* measured before anything was taken */
 };
 
-/* How many KV blocks to have. An automatic size is never more than seqs_max sequences of full length need. ST_NO_MEMORY with the
- * numbers when there is no room, or when what was asked for does not fit. */
-int memplan_kv_blocks(const struct memplan *p, const struct memplan_kv *kv, uint32_t *n_blocks, struct errbuf *err) MUST_CHECK;
+/* How many KV blocks to have. An automatic size is never more than seqs_max sequences of full length need. ST_NO_MEMORY
+ * with the numbers when there is no room, or when what was asked for does not fit. */
+int memplan_kv_blocks(const struct memplan *p, const struct memplan_kv *kv, uint32_t *n_blocks,
+		      struct errbuf *err) MUST_CHECK;
 
 #endif

@@ -10,9 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RANK_SPIN_NS (30 * NS_PER_US)    /* the next step is usually there already; a sleep and its wake-up cost about 50 us */
-#define RANK_LOOK_NS (100 * NS_PER_MS)   /* how often a rank shows that it lives and asks whether to go on */
-#define RANK_RETRY_NS (200 * NS_PER_US)  /* reply ring full: its reader is behind, or dead */
+#define RANK_SPIN_NS \
+	(30 * NS_PER_US) /* the next step is usually there already; a sleep and its wake-up cost about 50 us */
+#define RANK_LOOK_NS  (100 * NS_PER_MS) /* how often a rank shows that it lives and asks whether to go on */
+#define RANK_RETRY_NS (200 * NS_PER_US) /* reply ring full: its reader is behind, or dead */
 
 struct rank {
 	struct rank_io io;
@@ -102,8 +103,8 @@ static void rank_signal(const struct rank *r)
 	if (r->io.event_fd >= 0 && write(r->io.event_fd, &one, sizeof(one)) != sizeof(one)) return;
 }
 
-/* Puts a message into the reply ring; waits for room, unless a new executor has come or the rank is to stop: then nobody
- * is waiting for this answer. */
+/* Puts a message into the reply ring; waits for room, unless a new executor has come or the rank is to stop: then
+ * nobody is waiting for this answer. */
 static int rank_reply(struct rank *r, const struct msg *m)
 {
 	const struct timespec pause = {.tv_nsec = RANK_RETRY_NS};
@@ -255,7 +256,8 @@ static int rank_dispatch(struct rank *r, struct rank_call *c)
 	for (size_t i = 0; i < ARRAY_LEN(rank_methods); i++) {
 		const struct rank_method *m = &rank_methods[i];
 
-		if (strlen(m->name) != c->m->method.n || memcmp(m->name, c->m->method.data, c->m->method.n) != 0) continue;
+		if (strlen(m->name) != c->m->method.n || memcmp(m->name, c->m->method.data, c->m->method.n) != 0)
+			continue;
 		if (m->needs_engine && !r->engine) return err_set(&c->err, ST_INVALID, "%s before load", m->name);
 		return m->call(r, c);
 	}
@@ -300,7 +302,8 @@ static int rank_on_step(struct rank *r, const struct msg_step *m)
 		rc = engine_step(r->engine, m, &reply.step_result);
 	} else {
 		rc = ST_INVALID;
-		reply.step_result = (struct msg_step_result){.epoch = m->epoch, .number = m->number, .status = (uint32_t)-rc};
+		reply.step_result =
+			(struct msg_step_result){.epoch = m->epoch, .number = m->number, .status = (uint32_t)-rc};
 	}
 	r->stats.busy_ns += clock_now_ns() - from;
 	r->stats.steps++;

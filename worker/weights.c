@@ -1,8 +1,8 @@
 /* weights.c - see weights.h.
  *
- * A list of items, one a tensor, is made first: where it comes from, where it goes. Threads then take items, largest first,
- * from a shared counter. Matrices go through the device's own loader; vectors are plain uploads. Nothing here can fail
- * once the arena is there: shapes and types were checked by modelshape_read() and by making the list. */
+ * A list of items, one a tensor, is made first: where it comes from, where it goes. Threads then take items, largest
+ * first, from a shared counter. Matrices go through the device's own loader; vectors are plain uploads. Nothing here
+ * can fail once the arena is there: shapes and types were checked by modelshape_read() and by making the list. */
 #include "worker/weights.h"
 
 #include "common/gguf.h"
@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define WEIGHTS_ALIGN 64
+#define WEIGHTS_ALIGN       64
 #define WEIGHTS_THREADS_MAX 32 /* beyond it the disk or the memory is the limit */
 
 struct weights_item {
@@ -55,12 +55,12 @@ static int weights_list(struct weights_list *l, struct weights *w, struct kdev *
 {
 	int rc = ST_OK;
 
-#define VEC(role, layer, member)                                                                          \
-	if (rc == ST_OK)                                                                                  \
-		rc = weights_add(l, dev, modelshape_tensor(s, g, MODELSHAPE_##role, layer), NULL, member, 1, err)
-#define MAT(role, layer, member, n_rows)                                                                  \
-	if (rc == ST_OK)                                                                                  \
-		rc = weights_add(l, dev, modelshape_tensor(s, g, MODELSHAPE_##role, layer), member, NULL, n_rows, err)
+#define VEC(role, layer, member) \
+	if (rc == ST_OK)         \
+	rc = weights_add(l, dev, modelshape_tensor(s, g, MODELSHAPE_##role, layer), NULL, member, 1, err)
+#define MAT(role, layer, member, n_rows) \
+	if (rc == ST_OK)                 \
+	rc = weights_add(l, dev, modelshape_tensor(s, g, MODELSHAPE_##role, layer), member, NULL, n_rows, err)
 
 	MAT(EMBED, 0, &w->embed, s->n_tokens);
 	VEC(OUTPUT_NORM, 0, &w->output_norm);

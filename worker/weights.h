@@ -1,8 +1,9 @@
 /* weights.h - a model's weights in device memory.
  *
- * One allocation holds all of them. The file is read once, tensor by tensor, by several host threads, and each tensor's pages of
- * the file are given back as soon as it is loaded: the process never holds the weights twice. A tied model has one
- * matrix for both ends. Rows of the vocabulary beyond the tokenizer's are left out: nothing may draw or send them. */
+ * One allocation holds all of them. The file is read once, tensor by tensor, by several host threads, and each tensor's
+ * pages of the file are given back as soon as it is loaded: the process never holds the weights twice. A tied model has
+ * one matrix for both ends. Rows of the vocabulary beyond the tokenizer's are left out: nothing may draw or send them.
+ */
 #ifndef SLUICE_WEIGHTS_H
 #define SLUICE_WEIGHTS_H
 
@@ -32,7 +33,8 @@ struct weights {
 /* Called now and then by the loading thread, and at the end with done == total. */
 typedef void weights_progress(void *ctx, uint64_t bytes_done, uint64_t bytes_total);
 
-/* Device bytes that loading will take. ST_UNSUPPORTED, with the tensor's name, when the device has no products for its type. */
+/* Device bytes that loading will take. ST_UNSUPPORTED, with the tensor's name, when the device has no products for its
+ * type. */
 int weights_bytes(struct kdev *dev, const struct modelshape *shape, const struct gguf *g, size_t *out,
 		  struct errbuf *err) MUST_CHECK;
 

@@ -1,7 +1,7 @@
 /* workerproc.c - see workerproc.h.
  *
- * Good path: boot, map and attach the rings, serve; `drain` from the supervisor ends it with 0. The supervisor's death ends it at once.
- * A damaged ring or a failed device ends it with EXIT_DEVICE: a new worker gets a new start. */
+ * Good path: boot, map and attach the rings, serve; `drain` from the supervisor ends it with 0. The supervisor's death
+ * ends it at once. A damaged ring or a failed device ends it with EXIT_DEVICE: a new worker gets a new start. */
 #include "worker/workerproc.h"
 
 #include "common/log.h"
@@ -36,7 +36,8 @@ static void workerproc_options(struct workerproc *w, bool null_device)
 	o->n_threads = c->threads;
 	o->act = f32 ? KACT_F32 : KACT_Q8;
 	o->level_max = levels[c->kernels];
-	o->kv_type = c->kv_cache_dtype == KV_DTYPE_F32 || (c->kv_cache_dtype == KV_DTYPE_AUTO && f32) ? GGTYPE_F32 : GGTYPE_F16;
+	o->kv_type = c->kv_cache_dtype == KV_DTYPE_F32 || (c->kv_cache_dtype == KV_DTYPE_AUTO && f32) ? GGTYPE_F32
+												      : GGTYPE_F16;
 	o->kv.n_blocks = c->num_gpu_blocks_override;
 	o->kv.bytes = c->kv_cache_memory_bytes;
 	o->kv.utilization = c->gpu_memory_utilization;

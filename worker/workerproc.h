@@ -1,4 +1,5 @@
-/* workerproc.h - the worker process: boots from the supervisor's descriptors, then runs its rank until it is told to end. */
+/* workerproc.h - the worker process: boots from the supervisor's descriptors, then runs its rank until it is told to
+ * end. */
 #ifndef SLUICE_WORKERPROC_H
 #define SLUICE_WORKERPROC_H
 

@@ -1,4 +1,5 @@
-/* test_batch.c - the worker's sequences: what a step does to them, every kind of bad step, and steps with random damage. */
+/* test_batch.c - the worker's sequences: what a step does to them, every kind of bad step, and steps with random
+ * damage. */
 #include "tests/support/stepper.h"
 
 #include "common/mem.h"
@@ -12,11 +13,11 @@
 
 #include <cmocka.h>
 
-#define VOCAB 100
-#define BLOCKS 40
-#define POSITIONS 66 /* 5 blocks */
+#define VOCAB      100
+#define BLOCKS     40
+#define POSITIONS  66 /* 5 blocks */
 #define TOKENS_MAX 48
-#define SEQS_MAX 4
+#define SEQS_MAX   4
 
 static const uint32_t ten[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
 
@@ -59,9 +60,16 @@ static const struct ksample *run_params(const struct box *x, uint32_t row)
 static void a_step_becomes_arrays(void **state)
 {
 	static const uint32_t stop[2] = {50, 51}, blocks_a[1] = {7}, blocks_b[2] = {3, 9};
-	struct stepper_params p = stepper_greedy(), q = {.temperature = 0.5f, .top_p = 0.9f, .min_p = 0.1f, .top_k = 5,
-							  .seed = 1ull << 40, .choice = 2, .n_logprobs = 4,
-							  .n_output_min = 3, .n_stop = 2, .stop_ids = stop};
+	struct stepper_params p = stepper_greedy(), q = {.temperature = 0.5f,
+							 .top_p = 0.9f,
+							 .min_p = 0.1f,
+							 .top_k = 5,
+							 .seed = 1ull << 40,
+							 .choice = 2,
+							 .n_logprobs = 4,
+							 .n_output_min = 3,
+							 .n_stop = 2,
+							 .stop_ids = stop};
 	const uint32_t *u;
 	struct box x;
 
@@ -416,8 +424,11 @@ static void random_step(struct stepper *s)
 	static uint32_t tokens[POSITIONS];
 
 	for (uint32_t i = 0; i < 1 + rnd(3); i++) {
-		struct stepper_params p = {.temperature = (float)rnd(3) / 2, .top_p = (float)(1 + rnd(4)) / 4,
-					   .n_logprobs = rnd(23), .n_stop = rnd(4), .stop_ids = stop};
+		struct stepper_params p = {.temperature = (float)rnd(3) / 2,
+					   .top_p = (float)(1 + rnd(4)) / 4,
+					   .n_logprobs = rnd(23),
+					   .n_stop = rnd(4),
+					   .stop_ids = stop};
 		uint32_t slot = rnd(6), n = rnd(POSITIONS);
 
 		for (uint32_t k = 0; k < n; k++) tokens[k] = rnd(VOCAB);
@@ -430,7 +441,8 @@ static void random_step(struct stepper *s)
 
 static void damage(struct stepper *s)
 {
-	static const uint32_t edges[] = {0, 1, 2, 0x7FFFFFFF, 0x80000000, UINT32_MAX, VOCAB, BLOCKS, LIMIT_SEQS, 0x7FC00000};
+	static const uint32_t edges[] = {0,          1,     2,      0x7FFFFFFF, 0x80000000,
+					 UINT32_MAX, VOCAB, BLOCKS, LIMIT_SEQS, 0x7FC00000};
 	struct stepper_column *c = &s->cols[rnd(STEPPER_COLUMNS)];
 
 	if (c->n == 0) return;
@@ -471,7 +483,8 @@ static void damaged_steps_never_break_it(void **state)
 		}
 		for (uint32_t k = 0; k < x.run.n_seqs * x.run.blocks_max; k++)
 			assert_true(run_u32s(&x, x.run.block_tables)[k] < BLOCKS);
-		for (uint32_t k = 0; k < x.run.n_out; k++) batch_append(x.b, &x.run, k, rnd(2) ? rnd(2 * VOCAB) : UINT32_MAX);
+		for (uint32_t k = 0; k < x.run.n_out; k++)
+			batch_append(x.b, &x.run, k, rnd(2) ? rnd(2 * VOCAB) : UINT32_MAX);
 	}
 	box_close(&x);
 	assert_true(n_ok > 2000 && n_bad > 2000);

@@ -1,8 +1,10 @@
-/* test_engine.c - the engine's promise: a request's logits depend on the model, its tokens and nothing else, bit for bit.
+/* test_engine.c - the engine's promise: a request's logits depend on the model, its tokens and nothing else, bit for
+ * bit.
  *
- * One request is run alone, and then in every other way that a scheduler may choose: chunked at every size, beside random
- * neighbours, preempted, from shared blocks, in scattered blocks, with more threads; on every level of the kernels that this
- * processor has. The hashes of its logits and its drawn tokens must always be the same. A tiny random model by default;
+ * One request is run alone, and then in every other way that a scheduler may choose: chunked at every size, beside
+ * random neighbours, preempted, from shared blocks, in scattered blocks, with more threads; on every level of the
+ * kernels that this processor has. The hashes of its logits and its drawn tokens must always be the same. A tiny random
+ * model by default;
  * `--all` does the same with the default model. */
 #include "tests/support/stepper.h"
 #include "tests/support/test_file.h"
@@ -21,13 +23,13 @@
 #include <cmocka.h>
 
 #define MODEL_FILE "models/SmolLM2-135M-Instruct.Q4_1.gguf"
-#define PROMPT 70 /* not a whole number of blocks */
-#define OUTPUT 10
+#define PROMPT     70 /* not a whole number of blocks */
+#define OUTPUT     10
 #define SEQ_BLOCKS 6 /* (PROMPT + OUTPUT + 1) / KBLOCK_LEN, rounded up */
 #define NEIGHBOURS 64
-#define N_BLOCKS ((NEIGHBOURS + 2) * SEQ_BLOCKS)
-#define SEQS_MAX (NEIGHBOURS + 1)
-#define BATCH_MAX 264 /* the whole prompt, and three tokens of each neighbour */
+#define N_BLOCKS   ((NEIGHBOURS + 2) * SEQ_BLOCKS)
+#define SEQS_MAX   (NEIGHBOURS + 1)
+#define BATCH_MAX  264 /* the whole prompt, and three tokens of each neighbour */
 
 static bool test_all;
 static uint64_t rng = 1;
@@ -47,12 +49,12 @@ struct outcome {
 
 /* One way to run the request. */
 struct way {
-	uint32_t chunk;        /* of the prompt; 0: whole */
-	bool neighbours;       /* 64 of them, coming, running and going at random */
-	uint32_t preempt_at;   /* after so many output tokens; 0: never */
-	bool shared;           /* the prompt's whole blocks are another sequence's */
-	bool scattered;        /* blocks in random order */
-	bool logprobs;         /* wanting them changes nothing */
+	uint32_t chunk;      /* of the prompt; 0: whole */
+	bool neighbours;     /* 64 of them, coming, running and going at random */
+	uint32_t preempt_at; /* after so many output tokens; 0: never */
+	bool shared;         /* the prompt's whole blocks are another sequence's */
+	bool scattered;      /* blocks in random order */
+	bool logprobs;       /* wanting them changes nothing */
 };
 
 struct rig {
@@ -140,7 +142,8 @@ static void rig_shuffle(uint32_t blocks[SEQ_BLOCKS], bool scattered)
 
 static struct stepper_params rig_params(const struct way *w)
 {
-	return (struct stepper_params){.temperature = 0.8f, .top_p = 0.95f, .seed = 42, .n_logprobs = w->logprobs ? 6 : 0};
+	return (struct stepper_params){
+		.temperature = 0.8f, .top_p = 0.95f, .seed = 42, .n_logprobs = w->logprobs ? 6 : 0};
 }
 
 /* Runs positions [from, to) of slot 0, the last with a draw, in chunks. */
@@ -220,8 +223,8 @@ static void expect_same(const struct outcome *want, const struct outcome *got, c
 {
 	for (uint32_t i = 0; i < OUTPUT; i++)
 		if (want->hashes[i] != got->hashes[i] || want->tokens[i] != got->tokens[i])
-			fail_msg("%s %u: output token %u is %u with logits %016llx, expected %u with %016llx", what, number, i,
-				 got->tokens[i], (unsigned long long)got->hashes[i], want->tokens[i],
+			fail_msg("%s %u: output token %u is %u with logits %016llx, expected %u with %016llx", what,
+				 number, i, got->tokens[i], (unsigned long long)got->hashes[i], want->tokens[i],
 				 (unsigned long long)want->hashes[i]);
 }
 
@@ -251,7 +254,9 @@ static void all_ways(const char *path, enum klevel level, enum kact act, bool ev
 		got = rig_request(&r, &(struct way){.neighbours = true});
 		expect_same(&want, &got, "neighbours, chunk", 0);
 		for (i = 0; i < 3; i++) {
-			got = rig_request(&r, &(struct way){.neighbours = true, .chunk = 1 + rnd(40), .scattered = true,
+			got = rig_request(&r, &(struct way){.neighbours = true,
+							    .chunk = 1 + rnd(40),
+							    .scattered = true,
 							    .logprobs = true});
 			expect_same(&want, &got, "neighbours, run", i);
 		}
@@ -300,7 +305,8 @@ static void logits_depend_on_the_request_alone(void **state)
 		for (size_t i = 0; i < ARRAY_LEN(types); i++) {
 			char *path;
 
-			if (level == KLEVEL_REF && level_max() > level && i > 0) break; /* slow, and the others' oracle */
+			if (level == KLEVEL_REF && level_max() > level && i > 0)
+				break; /* slow, and the others' oracle */
 			path = tiny_path(types[i]);
 
 			all_ways(path, level, KACT_Q8, i == 0);

@@ -1,8 +1,8 @@
 /* test_golden_model.c - the engine against recorded results of reference implementations (fp32).
  *
- * Teacher forcing: each position of prompt + greedy_ids is a sequence of its own that shares the blocks of the others, so
- * that one step gives the logits of all of them. Free running is checked in f32 only.
- * By default a few prompts; `--all` runs everything. Tolerances are those of the golden data's README. */
+ * Teacher forcing: each position of prompt + greedy_ids is a sequence of its own that shares the blocks of the others,
+ * so that one step gives the logits of all of them. Free running is checked in f32 only. By default a few prompts;
+ * `--all` runs everything. Tolerances are those of the golden data's README. */
 #include "tests/support/golden.h"
 #include "tests/support/stepper.h"
 #include "tests/support/test_file.h"
@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 #define MODEL_FILE "models/SmolLM2-135M-Instruct.Q4_1.gguf"
-#define SEQS_MAX 256
-#define BATCH_MAX 512
+#define SEQS_MAX   256
+#define BATCH_MAX  512
 
 static bool test_all;
 
@@ -41,7 +41,7 @@ struct run {
 	struct stepper s;
 	const struct limits *limits;
 	/* What on_logits needs about the row of a slot. */
-	json_t *const *top8; /* of each slot, or NULL */
+	json_t *const *top8;  /* of each slot, or NULL */
 	const uint32_t *next; /* the token that follows, of each slot */
 	uint32_t n_top8;
 	uint32_t argmax[SEQS_MAX];
@@ -149,7 +149,8 @@ static void run_forget(struct run *r)
 }
 
 /* The drawn rows must say the same as the logits that on_logits saw. */
-static void check_drawn(const struct run *r, const struct msg_step_result *out, const double *logprobs, double tolerance)
+static void check_drawn(const struct run *r, const struct msg_step_result *out, const double *logprobs,
+			double tolerance)
 {
 	uint32_t at = 0;
 
@@ -161,7 +162,8 @@ static void check_drawn(const struct run *r, const struct msg_step_result *out, 
 		assert_int_equal(col_u32(out->top_ids, at + 1), r->argmax[i]);
 		if (r->argmax[i] == r->next[i] &&
 		    fabs((double)col_f32(out->top_logprobs, at) - logprobs[i]) > tolerance)
-			fail_msg("log-probability %g, recorded %g", (double)col_f32(out->top_logprobs, at), logprobs[i]);
+			fail_msg("log-probability %g, recorded %g", (double)col_f32(out->top_logprobs, at),
+				 logprobs[i]);
 		at += 9;
 	}
 }
@@ -234,8 +236,8 @@ static void run_free(struct run *r, json_t *c)
 	for (uint32_t i = 0; i < n_out; i++) {
 		if (col_u32(out.tokens, 0) != want[i]) {
 			if (margins[i] >= 0.05)
-				fail_msg("%s: token %u is %u, recorded %u",
-					 json_string_value(json_object_get(c, "id")), i, col_u32(out.tokens, 0), want[i]);
+				fail_msg("%s: token %u is %u, recorded %u", json_string_value(json_object_get(c, "id")),
+					 i, col_u32(out.tokens, 0), want[i]);
 			break;
 		}
 		if (i + 1 == n_out) break;
@@ -307,8 +309,8 @@ static void run_ppl(struct run *r, const char *file, size_t texts_max, size_t to
 		r->next = NULL;
 		ours = exp(ours / (double)(n - 1));
 		want = exp(want / (double)(n - 1));
-		print_message("%s: perplexity %.4f over %zu tokens, recorded %.4f, ratio %.5f\n", file, ours, n - 1, want,
-			      ours / want);
+		print_message("%s: perplexity %.4f over %zu tokens, recorded %.4f, ratio %.5f\n", file, ours, n - 1,
+			      want, ours / want);
 		assert_true(fabs(ours / want - 1) <= r->limits->ppl);
 		free(ids);
 		free(nll);

@@ -9,10 +9,17 @@
 
 static struct memplan plan_of(uint32_t tokens, uint32_t seqs, uint32_t model_len, enum ggtype kv_type)
 {
-	struct modelshape s = {.n_layers = 30, .dim = 576, .heads = 9, .kv_heads = 3, .head_dim = 64, .ffn = 1536,
-			       .vocab = 49152, .n_tokens = 49152, .rope_dims = 64};
-	struct memplan_sizes sizes = {.batched_tokens_max = tokens, .seqs_max = seqs, .model_len_max = model_len,
-				      .kv_type = kv_type};
+	struct modelshape s = {.n_layers = 30,
+			       .dim = 576,
+			       .heads = 9,
+			       .kv_heads = 3,
+			       .head_dim = 64,
+			       .ffn = 1536,
+			       .vocab = 49152,
+			       .n_tokens = 49152,
+			       .rope_dims = 64};
+	struct memplan_sizes sizes = {
+		.batched_tokens_max = tokens, .seqs_max = seqs, .model_len_max = model_len, .kv_type = kv_type};
 	struct memplan p;
 
 	memplan_init(&p, &s, &sizes, 1000);
@@ -60,11 +67,19 @@ struct kv_row {
 /* A block has 368640 bytes; weights, activations and workspace take 91 MiB and 20 to 25. */
 static const struct kv_row kv_rows[] = {
 	{"the override wins", {.n_blocks = 77, .bytes = 1, .utilization = 0.1, .available = 8 * GIB}, ST_OK, 77, NULL},
-	{"bytes win over the share", {.bytes = 368640 * 5 + 7, .utilization = 0.1, .available = 8 * GIB}, ST_OK, 5, NULL},
+	{"bytes win over the share",
+	 {.bytes = 368640 * 5 + 7, .utilization = 0.1, .available = 8 * GIB},
+	 ST_OK,
+	 5,
+	 NULL},
 	{"too few bytes", {.bytes = 368639, .available = 8 * GIB}, ST_INVALID, 0, "368640"},
 	{"too many blocks", {.n_blocks = 1u << 20, .available = 8 * GIB}, ST_NO_MEMORY, 0, "--num-gpu-blocks-override"},
 	{"more than slots can number", {.n_blocks = 1ull << 40, .available = UINT64_MAX}, ST_LIMIT, 0, "134217728"},
-	{"automatic, at most 4 GiB", {.utilization = 0.92, .auto_max = 4 * GIB, .available = 64 * GIB}, ST_OK, 11650, NULL},
+	{"automatic, at most 4 GiB",
+	 {.utilization = 0.92, .auto_max = 4 * GIB, .available = 64 * GIB},
+	 ST_OK,
+	 11650,
+	 NULL},
 	{"nothing left", {.utilization = 0.5, .available = 200 * MIB}, ST_NO_MEMORY, 0, "200 MiB"},
 };
 
@@ -80,7 +95,8 @@ static void kv_cache_is_sized_by_precedence(void **state)
 
 		if (rc != r->rc) fail_msg("%s: %s (%s)", r->what, status_text(rc), err.text);
 		if (rc == ST_OK && n != r->n_blocks) fail_msg("%s: %u blocks, expected %u", r->what, n, r->n_blocks);
-		if (r->text && !strstr(err.text, r->text)) fail_msg("%s: \"%s\" lacks \"%s\"", r->what, err.text, r->text);
+		if (r->text && !strstr(err.text, r->text))
+			fail_msg("%s: \"%s\" lacks \"%s\"", r->what, err.text, r->text);
 	}
 }
 

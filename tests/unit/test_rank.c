@@ -1,5 +1,5 @@
-/* test_rank.c - a worker's rank between two rings: calls in their order, steps, other epochs, what cannot be read, a new
- * executor. The rings lie in plain memory; the executor is this test. */
+/* test_rank.c - a worker's rank between two rings: calls in their order, steps, other epochs, what cannot be read, a
+ * new executor. The rings lie in plain memory; the executor is this test. */
 #include "tests/support/stepper.h"
 #include "tests/support/test_file.h"
 #include "tests/support/tiny_llama.h"
@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #define RING_BYTES 65536
-#define EPOCH 7
+#define EPOCH      7
 
 struct box {
 	void *step_mem, *reply_mem;
@@ -74,8 +74,13 @@ static void box_open(struct box *x, size_t reply_bytes)
 	x->opts.model = x->path;
 	x->opts.n_threads = 1;
 	x->opts.seqs_max = 4;
-	io = (struct rank_io){.steps = x->steps_r, .replies = x->replies_w, .event_fd = x->event_fd, .slot = &x->slot,
-			      .may_go_on = box_may_go_on, .on_ready = box_on_ready, .ctx = x};
+	io = (struct rank_io){.steps = x->steps_r,
+			      .replies = x->replies_w,
+			      .event_fd = x->event_fd,
+			      .slot = &x->slot,
+			      .may_go_on = box_may_go_on,
+			      .on_ready = box_on_ready,
+			      .ctx = x};
 	x->rank = rank_new(&io, &x->opts);
 	strbuf_init(&x->packed, 1 << 20);
 	stepper_init(&x->s);
@@ -122,8 +127,9 @@ static bool box_answer(struct box *x)
 /* A call and its answer; the status is the result. */
 static int box_call(struct box *x, const char *method, const void *args, size_t len)
 {
-	struct msg m = {.type = MSG_rpc,
-			.rpc = {.epoch = x->epoch, .id = ++x->id, .method = view_text(method), .args = view_of(args, len)}};
+	struct msg m = {
+		.type = MSG_rpc,
+		.rpc = {.epoch = x->epoch, .id = ++x->id, .method = view_text(method), .args = view_of(args, len)}};
 
 	box_push(x, &m);
 	assert_int_equal(rank_pass(x->rank, 0), ST_OK);
@@ -204,7 +210,8 @@ static void calls_bring_a_rank_up(void **state)
 	assert_int_equal(box_hello(&x).state, RPC_WORKER_LOADED);
 	assert_int_equal(atomic_load(&x.slot.progress), 1000);
 	assert_int_equal(box_call(&x, RPC_PROFILE, NULL, 0), ST_OK);
-	assert_int_equal(rpc_profile_reply_unpack(&profile, x.reply.rpc_reply.body.data, x.reply.rpc_reply.body.n), ST_OK);
+	assert_int_equal(rpc_profile_reply_unpack(&profile, x.reply.rpc_reply.body.data, x.reply.rpc_reply.body.n),
+			 ST_OK);
 	assert_true(profile.n_blocks > 0 && profile.block_bytes > 0);
 	assert_int_equal(box_call(&x, RPC_KV_INIT, NULL, 0), ST_INVALID);
 	assert_int_equal(x.n_ready, 0);
