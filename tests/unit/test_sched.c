@@ -772,15 +772,20 @@ static void a_longer_request_is_added_alone(void **state)
 	struct msg_submit m;
 	struct corebox b;
 
+	cfg.prefill_chunk_max = 32; /* it leaves budget for others */
 	start(&b, &cfg, n_prompt / 16 + 100, n_prompt + 100);
 	b.quiet = true;
 	m = corebox_request(&b, 1, 0, 1, 1);
 	m.tokens = view_of(tokens, n_prompt);
 	m.n_prompt = n_prompt;
 	core_on_submit(b.core, &m, b.now);
+	corebox_submit(&b, 2, 9, 1, 1);
 	core_step(b.core, b.now);
+	assert_int_equal(b.steps[0]->step.added.n, 1);
 	assert_int_equal(b.steps[0]->step.added_tokens.n, n_prompt);
-	assert_int_equal(col_u32(b.steps[0]->step.run_n, 0), 64);
+	assert_int_equal(col_u32(b.steps[0]->step.run_n, 0), 32);
+	assert_int_equal(b.steps[1]->step.added.n, 1);
+	assert_int_equal(b.steps[1]->step.added_tokens.n, 1);
 	corebox_release(&b);
 	free(tokens);
 }
