@@ -136,9 +136,10 @@ def mutants_of(text):
                 yield i, line[:start] + ";", f"deleted: {c[start:].strip()}"
 
 
-def limit_memory():
-    """A mutant that allocates for ever shall not take the machine along."""
+def limit(cpu_s):
+    """A mutant that allocates or runs for ever shall not take the machine along."""
     resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -190,8 +191,8 @@ class Builder:
             words.insert(at + 2, os.path.join(folder, "m.o"))
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
             try:
-                rc = subprocess.run([exe], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=self.timeout,
-                                    preexec_fn=limit_memory, env={**os.environ, "MUTATE": "1"}).returncode
+                rc = subprocess.run([exe], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=self.timeout * 20,
+                                    preexec_fn=lambda: limit(self.timeout), env={**os.environ, "MUTATE": "1"}).returncode
             except subprocess.TimeoutExpired:
                 return f"{t} (time)"
             if rc != 0:
@@ -206,7 +207,7 @@ def main():
     p.add_argument("--sample", type=int, default=0, help="so many mutants, drawn with --seed; 0: all")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--jobs", type=int, default=2)
-    p.add_argument("--timeout", type=float, default=20, help="seconds of one test program")
+    p.add_argument("--timeout", type=int, default=10, help="CPU seconds of one test program")
     p.add_argument("--at-least", type=float, default=0, help="score in percent below which the exit code is 1")
     p.add_argument("--only", default="", help="FILE:LINE, shows each mutant of that line")
     p.add_argument("--survivors", default="", help="also write the survivors to this file")
