@@ -30,6 +30,7 @@
 	C(message_lost, 20)                 \
 	C(message_duplicated, 20)           \
 	C(high_water_mark, 20)              \
+	C(lane_closed, 0)                   \
 	C(pause, 0)                         \
 	C(start_failure, 0)                 \
 	C(silence, 0)                       \

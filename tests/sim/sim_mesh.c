@@ -536,6 +536,20 @@ static void mesh_stop(struct sim *s, struct sim_proc *p, uint64_t until)
 	p->wake_at = 0;
 }
 
+/* Something between two who live goes wrong. */
+static void mesh_glitch(struct sim *s, uint32_t frontend)
+{
+	struct sim_frontend *f = &s->frontends[frontend];
+
+	if (sim_chance(s, 70)) {
+		sim_lane_glitch(s, sim_chance(s, 50) ? &f->up : &f->down);
+		return;
+	}
+	sim_note(s, "the executor's lane to frontend %u closes", frontend);
+	s->counts->lane_closed++;
+	s->executor.lane_incarnation[frontend] = -1;
+}
+
 static void mesh_fault(struct sim *s)
 {
 	uint64_t which = sim_rand(s, 100);
@@ -543,9 +557,7 @@ static void mesh_fault(struct sim *s)
 
 	s->faults_left--;
 	if (s->setup.has_glitches && sim_chance(s, 30)) {
-		struct sim_frontend *f = &s->frontends[sim_rand(s, s->setup.n_frontends)];
-
-		sim_lane_glitch(s, sim_chance(s, 50) ? &f->up : &f->down);
+		mesh_glitch(s, (uint32_t)sim_rand(s, s->setup.n_frontends));
 		return;
 	}
 	if (!mesh_may_strike(s, p)) return;
