@@ -47,6 +47,18 @@ static void api_init_names(struct api *a)
 	a->names[a->n_names++] = mem_strdup(a->config->model);
 }
 
+static size_t longest_token(const struct tokenizer *t)
+{
+	uint32_t id, n = tokenizer_vocab_size(t);
+	size_t len, longest = 1;
+
+	for (id = 0; id < n; id++) {
+		tokenizer_bytes(t, id, &len);
+		longest = max_size(longest, len);
+	}
+	return longest;
+}
+
 void api_init(struct api *a, uint64_t now)
 {
 	uint64_t random[2] = {now, now};
@@ -57,6 +69,7 @@ void api_init(struct api *a, uint64_t now)
 	a->random = a->config->seed ? a->config->seed : random[1];
 	a->now = now;
 	a->created = clock_wall_s();
+	a->token_bytes_max = longest_token(a->tokenizer);
 	api_init_names(a);
 	a->metric_labels = metric_labels(a->names[0]);
 	list_init(&a->gens);
@@ -156,8 +169,17 @@ bool api_token_list(const struct api *a, const char *name, const json_t *list, s
 	return true;
 }
 
+/* Normalization (NFC) makes at most three bytes one. */
+bool api_text_may_fit(const struct api *a, size_t len, struct token_vec *out)
+{
+	if (len / 3 / a->token_bytes_max <= out->len_max) return true;
+	out->overflow = true;
+	return false;
+}
+
 void api_text_prompt(const struct api *a, const char *text, size_t len, bool add_special, struct token_vec *out)
 {
+	if (!api_text_may_fit(a, len, out)) return;
 	if (add_special && tokenizer_add_bos(a->tokenizer)) token_vec_push(out, tokenizer_bos(a->tokenizer));
 	tokenizer_encode(a->tokenizer, text, len, true, out);
 }

@@ -29,6 +29,7 @@ struct api {
 	uint64_t heartbeat_max_ns;
 
 	/* Set by api_init(). */
+	size_t token_bytes_max;        /* of the longest token's text */
 	char **names;                  /* under which the model is served; the first one is shown */
 	size_t n_names;
 	char *metric_labels;
@@ -68,6 +69,9 @@ bool api_token_list(const struct api *a, const char *name, const json_t *list, s
 /* The prompt of a chat request as ids: renders the template, encodes. body: the request. */
 bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, struct token_vec *out, struct apierr *e);
 void api_text_prompt(const struct api *a, const char *text, size_t len, bool add_special, struct token_vec *out);
+/* False, and out has overflowed: a text of so many bytes has more tokens than out takes, whatever it says; encoding it would hold
+ * the loop for nothing. */
+bool api_text_may_fit(const struct api *a, size_t len, struct token_vec *out);
 
 /* Handlers. */
 void api_chat(struct api *a, struct http_request *r);

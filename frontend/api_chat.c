@@ -111,8 +111,8 @@ bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prom
 	if (!rq.messages) return false;
 	jinja_out_init(&rendered);
 	rc = chat_render(a->chat, &rq, &rendered, &raised, &err);
-	if (rc == ST_OK) chat_encode(a->tokenizer, &rendered, out);
-	else (void)apierr_set(e, 400, "messages", "%s", err.text);
+	if (rc == ST_OK && api_text_may_fit(a, rendered.text.len, out)) chat_encode(a->tokenizer, &rendered, out);
+	if (rc != ST_OK) (void)apierr_set(e, 400, "messages", "%s", err.text);
 	jinja_out_release(&rendered);
 	json_decref(rq.messages);
 	return rc == ST_OK;

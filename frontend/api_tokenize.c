@@ -3,7 +3,8 @@
 #include "frontend/jsonout.h"
 #include "frontend/params.h"
 
-#define TOKENIZE_IDS_MAX (4u << 20) /* LIMIT_TOKENS: the longest prompt there can be */
+#define TOKENIZE_IDS_MAX (4u << 20)      /* LIMIT_TOKENS: the longest prompt there can be */
+#define TOKENIZE_TEXT_MAX (2 * MIB)      /* some 0.2 s of the loop; in slices it could be more */
 
 /* A switch of the request with its default. */
 static bool read_switch(const json_t *body, const char *name, bool *value, struct apierr *e)
@@ -34,7 +35,8 @@ static bool read_text(struct api *a, const json_t *body, bool *strs, struct toke
 	    !read_switch(body, "add_generation_prompt", &add_generation, e) || !read_switch(body, "return_token_strs", strs, e))
 		return false;
 	if (messages && !json_is_null(messages)) return api_chat_prompt(a, body, add_generation, out, e);
-	if (!json_is_string(prompt)) return params_wrong(e, "prompt", "a text");
+	if (!json_is_string(prompt) || json_string_length(prompt) > TOKENIZE_TEXT_MAX)
+		return params_wrong(e, "prompt", "a text of at most 2097152 bytes");
 	api_text_prompt(a, json_string_value(prompt), json_string_length(prompt), add_special, out);
 	return true;
 }

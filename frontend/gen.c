@@ -102,12 +102,12 @@ static bool gen_check(struct api *a, const struct params *p, const struct token_
 	uint32_t len_max = api_model_len(a);
 	size_t i;
 
-	if (prompt->len == 0) return apierr_set(e, 400, what, "`%s` holds no tokens to start from.", what);
 	if (prompt->overflow || prompt->len >= len_max)
 		return apierr_set(e, 400, what,
 				  "This model's maximum context length is %u tokens. However, your request has %s%zu input tokens, which leaves "
 				  "no room for an answer. Please reduce the length of the %s.",
-				  len_max, prompt->overflow ? "more than " : "", prompt->len, what);
+				  len_max, prompt->overflow ? "more than " : "", prompt->overflow ? (size_t)len_max : prompt->len, what);
+	if (prompt->len == 0) return apierr_set(e, 400, what, "`%s` holds no tokens to start from.", what);
 	for (i = 0; i < p->n_stop_ids; i++)
 		if (p->stop_ids[i] >= tokenizer_vocab_size(a->tokenizer))
 			return apierr_set(e, 400, "stop_token_ids", "`stop_token_ids` holds %u, which is no token of this model.",

@@ -1,6 +1,7 @@
 /* main_sluice-frontend.c - a frontend process. */
 #include "frontend/front.h"
 
+#include <malloc.h>
 #include <stdio.h>
 
 int main(void)
@@ -9,6 +10,10 @@ int main(void)
 	struct boot boot;
 	int exit_code;
 
+	/* A large request's memory goes back to the system when it is done; by default glibc would learn to keep it. */
+	mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+	mallopt(M_TRIM_THRESHOLD, 256 * 1024);
+	mallopt(M_ARENA_MAX, 2);
 	if (boot_receive(&boot, "frontend", &err) != ST_OK) {
 		fprintf(stderr, "sluice-frontend: error: %s\n", err.text);
 		boot_send_failed(EXIT_FAILED, err.text);
