@@ -8,14 +8,15 @@
  *
  * Good path: start -> DUE -> (submit) SENT -> (accepted row) HELD -> rows of tokens -> the row with a finish ends it.
  *
- * What goes wrong, and what heals it (each by submitting again with the tokens so far; that is idempotent, so a needless one
- * costs time and nothing else):
+ * What goes wrong, and what heals it (each by submitting again with the tokens so far; that is idempotent, so a
+ * needless one costs time and nothing else):
  * - the executor dies:        its successor's welcome makes everything DUE. So does the welcome after a silence.
- * - a row is lost:            the next one leaves a gap, or the next sync has a larger position. A lane is first in, first out:
- *                             what the executor sent before the sync has arrived before it.
- * - the last row is lost:     a HELD request is missing in the sync. It was held when its row was sent, which was before.
- * - a submit is lost:         a SENT request is missing (or listed with an older attempt) in two syncs that came after the send;
- *                             the first of them may have been sent before the submit arrived.
+ * - a row is lost:            the next one leaves a gap, or the next sync has a larger position. A lane is first in,
+ *                             first out: what the executor sent before the sync has arrived before it.
+ * - the last row is lost:     a HELD request is missing in the sync. It was held when its row was sent, which was
+ *                             before.
+ * - a submit is lost:         a SENT request is missing (or listed with an older attempt) in two syncs that came after
+ *                             the send; the first of them may have been sent before the submit arrived.
  * - a cancel is lost:         the sync lists an id that is unknown here.
  * So a sync is also the only timer of a request: what is not done now because it was done a moment ago (hold_until) is
  * seen again at the next one. Without any message there is silence, and hello.
@@ -43,18 +44,18 @@ struct live {
 	struct list_link link; /* on lives.in_state[state] */
 	enum live_state state;
 	void *owner;
-	struct msg_submit submit;   /* as sent last: attempt 0 before the first time; its tokens view is not used */
-	uint32_t *tokens;           /* owned: prompt, then output */
+	struct msg_submit submit; /* as sent last: attempt 0 before the first time; its tokens view is not used */
+	uint32_t *tokens;         /* owned: prompt, then output */
 	size_t tokens_cap;
-	uint32_t n_output;          /* received */
+	uint32_t n_output; /* received */
 	uint32_t n_cached;
-	uint64_t hold_until_ns;     /* no repeated submit before, within an epoch */
-	uint64_t backoff_ns;        /* doubles with each submit that brought no token */
-	uint64_t sync_seen;         /* the last sync that listed the newest attempt */
-	uint32_t syncs_missed;      /* that did not list it, since it was sent */
-	bool accepted;              /* once, by any executor */
+	uint64_t hold_until_ns; /* no repeated submit before, within an epoch */
+	uint64_t backoff_ns;    /* doubles with each submit that brought no token */
+	uint64_t sync_seen;     /* the last sync that listed the newest attempt */
+	uint32_t syncs_missed;  /* that did not list it, since it was sent */
+	bool accepted;          /* once, by any executor */
 	bool in_callback;
-	unsigned char more[];       /* stop ids, then the salt */
+	unsigned char more[]; /* stop ids, then the salt */
 };
 
 struct lives {
@@ -102,7 +103,7 @@ void lives_free(struct lives *l)
 {
 	if (!l) return;
 	for (int s = 0; s < LIVE_N_STATES; s++)
-		LIST_EACH(&l->in_state[s], it, next) live_free(CONTAINER_OF(it, struct live, link));
+		LIST_EACH (&l->in_state[s], it, next) live_free(CONTAINER_OF(it, struct live, link));
 	map_release(&l->by_id);
 	free(l->cancels);
 	free(l);
@@ -231,8 +232,10 @@ static struct view lives_column(struct view c, uint32_t ix, uint32_t n)
 	return n ? view_of((const char *)c.data + (size_t)ix * sizeof(uint32_t), n) : view_of(NULL, 0);
 }
 
-/* Gives the owner what is new of the row. True when the owner ends the request; *last: that token was the row's last. */
-static bool live_take(struct lives *l, struct live *r, const struct msg_results *m, const struct live_row *row, bool *last)
+/* Gives the owner what is new of the row. True when the owner ends the request; *last: that token was the row's
+ * last. */
+static bool live_take(struct lives *l, struct live *r, const struct msg_results *m, const struct live_row *row,
+		      bool *last)
 {
 	uint32_t top_ix = row->top_ix;
 
@@ -349,8 +352,8 @@ static void lives_on_refused(struct lives *l, const struct msg_refused *m, uint6
 		l->stats.dropped_stale++;
 		return;
 	}
-	/* Its client is being answered already: that a new executor's queue is full for a moment is no reason to end the stream.
-	 * It is as if the submit had been lost. */
+	/* Its client is being answered already: that a new executor's queue is full for a moment is no reason to end
+	 * the stream. It is as if the submit had been lost. */
 	if (m->reason == REFUSAL_QUEUE_FULL && r->accepted) {
 		if (r->state == LIVE_HELD) live_move(l, r, LIVE_SENT);
 		return;
@@ -394,14 +397,15 @@ static void lives_on_sync(struct lives *l, const struct msg_sync *m, uint64_t no
 	l->heard_ns = now;
 	l->sync_number++;
 	for (uint32_t i = 0; i < m->client_ids.n; i++)
-		lives_on_sync_row(l, col_u64(m->client_ids, i), col_u32(m->attempts, i), col_u32(m->positions, i), heal, now);
+		lives_on_sync_row(l, col_u64(m->client_ids, i), col_u32(m->attempts, i), col_u32(m->positions, i), heal,
+				  now);
 
-	LIST_EACH(&l->in_state[LIVE_HELD], it, next) {
+	LIST_EACH (&l->in_state[LIVE_HELD], it, next) {
 		struct live *r = CONTAINER_OF(it, struct live, link);
 
 		if (r->sync_seen != l->sync_number) live_resubmit(l, r, now);
 	}
-	LIST_EACH(&l->in_state[LIVE_SENT], it, next) {
+	LIST_EACH (&l->in_state[LIVE_SENT], it, next) {
 		struct live *r = CONTAINER_OF(it, struct live, link);
 
 		if (++r->syncs_missed >= LIVES_SYNCS_MISSED) live_resubmit(l, r, now);
@@ -474,8 +478,7 @@ static int lives_send(struct lives *l, const struct msg *m, uint64_t now)
 
 static void lives_send_hello(struct lives *l, uint64_t now)
 {
-	struct msg m = {.type = MSG_hello,
-			.hello = {PROTO_VERSION, l->cfg.frontend, l->cfg.incarnation, l->epoch}};
+	struct msg m = {.type = MSG_hello, .hello = {PROTO_VERSION, l->cfg.frontend, l->cfg.incarnation, l->epoch}};
 
 	if (now < l->hello_due_ns || lives_send(l, &m, now) != ST_OK) return;
 	l->hello_sent = true;
@@ -545,7 +548,8 @@ void lives_step(struct lives *l, uint64_t now)
 		lives_send_hello(l, now);
 		return;
 	}
-	/* Cancels first: they are short and give the executor room. They never overtake their own submit, which was sent. */
+	/* Cancels first: they are short and give the executor room. They never overtake their own submit, which was
+	 * sent. */
 	if (lives_send_cancels(l, now)) lives_send_submits(l, now);
 }
 
@@ -581,7 +585,7 @@ void lives_check(const struct lives *l)
 	for (int s = 0; s < LIVE_N_STATES; s++) {
 		size_t n_state = 0;
 
-		LIST_EACH(&l->in_state[s], it, next) {
+		LIST_EACH (&l->in_state[s], it, next) {
 			const struct live *r = CONTAINER_OF(it, struct live, link);
 
 			CHECK(r->state == (enum live_state)s && map_get(&l->by_id, r->submit.client_id) == r);

@@ -11,7 +11,8 @@ const struct restart_config restart_config_default = {
 void restart_init(struct restart *r, const struct restart_config *cfg, uint64_t now)
 {
 	CHECK(cfg->delay_min_ns > 0 && cfg->delay_min_ns <= cfg->delay_max_ns && cfg->start_failures_max > 0);
-	*r = (struct restart){.cfg = *cfg, .state = RESTART_WAITING, .spawn_ns = now, .exit_code = RESTART_EXIT_DEFAULT};
+	*r = (struct restart){
+		.cfg = *cfg, .state = RESTART_WAITING, .spawn_ns = now, .exit_code = RESTART_EXIT_DEFAULT};
 }
 
 /* Never ready, and no use in trying again. */

@@ -1,14 +1,16 @@
-/* restart.h - when to start a child again, as plain C: what happened and the time go in, "spawn now" or "give up" comes out.
- * One struct a child; no process, no timer.
+/* restart.h - when to start a child again, as plain C: what happened and the time go in, "spawn now" or "give up" comes
+ * out. One struct a child; no process, no timer.
  *
  *   WAITING --spawn--> STARTING --ready--> RUNNING
  *      ^                  |                  |
  *      '---- back-off ----+------ exited ----'        STARTING --exited, too often or for good--> FAILED
  *                                                     any --drain and exited--> STOPPED
  *
- * - The delay doubles with each death from delay_min_ns to delay_max_ns; after healthy_ns of being ready the next death starts over.
- * - A child that was never ready, in any of its lives, is given up after start_failures_max deaths, or at the first death after
- *   its `failed` message (which says that a restart will not help). The exit code is the one that it wanted.
+ * - The delay doubles with each death from delay_min_ns to delay_max_ns; after healthy_ns of being ready the next death
+ *   starts over.
+ * - A child that was never ready, in any of its lives, is given up after start_failures_max deaths, or at the first
+ *   death after its `failed` message (which says that a restart will not help). The exit code is the one that it
+ *   wanted.
  * - A child that was ready once is never given up: it can work on this machine, so what stops it now may pass.
  * - While draining nothing is started. */
 #ifndef SLUICE_RESTART_H
@@ -38,15 +40,15 @@ struct restart {
 	uint32_t start_failures; /* while never ready */
 	uint32_t deaths;         /* all, for the log and the metrics */
 	bool ever_ready, draining;
-	bool has_failed;         /* has sent `failed`; ends it only when it was never ready */
-	int exit_code;           /* FAILED: for the supervisor's own exit */
+	bool has_failed; /* has sent `failed`; ends it only when it was never ready */
+	int exit_code;   /* FAILED: for the supervisor's own exit */
 };
 
 /* The first start is due at once. */
 void restart_init(struct restart *r, const struct restart_config *cfg, uint64_t now);
 
-/* What to do now. SPAWN and GIVE_UP come once: the state has moved (to STARTING, FAILED). After SPAWN the process exists, or
- * restart_on_exited() says that it could not be made. */
+/* What to do now. SPAWN and GIVE_UP come once: the state has moved (to STARTING, FAILED). After SPAWN the process
+ * exists, or restart_on_exited() says that it could not be made. */
 enum restart_action restart_step(struct restart *r, uint64_t now);
 /* When restart_step() has something to do; UINT64_MAX: not before the next event. */
 uint64_t restart_deadline(const struct restart *r);
@@ -54,7 +56,8 @@ uint64_t restart_deadline(const struct restart *r);
 void restart_on_ready(struct restart *r, uint64_t now);
 /* The child's `failed` message. */
 void restart_on_failed(struct restart *r, int exit_code);
-/* It was reaped, whatever its status: a child has no reason to end unless it was told to. Also for a spawn that failed. */
+/* It was reaped, whatever its status: a child has no reason to end unless it was told to. Also for a spawn that
+ * failed. */
 void restart_on_exited(struct restart *r, uint64_t now);
 /* From now on nothing is started. */
 void restart_drain(struct restart *r);

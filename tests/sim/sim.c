@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* A seed ends within this, or something waits for ever. The longest honest wait is a few deaths with their back-off. */
-#define SIM_TIME_MAX (300 * NS_PER_S)
+#define SIM_TIME_MAX   (300 * NS_PER_S)
 #define SIM_EVENTS_MAX 3000000
 
 /* splitmix64 */
@@ -124,7 +124,8 @@ static void sim_set_up(struct sim *s)
 	if (sim_chance(s, 30)) t->n_blocks += (uint32_t)sim_rand(s, 10);
 	if (sim_chance(s, 10)) t->n_blocks = t->n_blocks_min = (uint32_t)sim_range(s, 4, 7);
 	sim_set_up_core(s, &t->core);
-	t->lives = (struct lives_config){.silence_ns = 500 * NS_PER_MS, .hello_ns = 50 * NS_PER_MS, .requests_max = t->n_requests};
+	t->lives = (struct lives_config){
+		.silence_ns = 500 * NS_PER_MS, .hello_ns = 50 * NS_PER_MS, .requests_max = t->n_requests};
 	t->restart = (struct restart_config){50 * NS_PER_MS, 400 * NS_PER_MS, 1000 * NS_PER_MS, 5};
 	t->hwm_up = sim_chance(s, 50) ? (uint32_t)sim_range(s, 1, 6) : 1000;
 	t->hwm_down = sim_chance(s, 50) ? (uint32_t)sim_range(s, 1, 8) : 1000;
@@ -164,7 +165,8 @@ uint64_t sim_run(uint64_t seed, bool verbose, struct sim_counts *counts)
 		SIM_EXPECT(s, s->n_heap > 0, "nothing happens any more");
 		e = sim_pop(s);
 		s->now = e.at;
-		SIM_EXPECT(s, s->now < SIM_TIME_MAX && n_events++ < SIM_EVENTS_MAX, "%u requests wait for ever", s->n_open);
+		SIM_EXPECT(s, s->now < SIM_TIME_MAX && n_events++ < SIM_EVENTS_MAX, "%u requests wait for ever",
+			   s->n_open);
 		sim_mesh_event(s, &e);
 	}
 	counts->event += n_events;

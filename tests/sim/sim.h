@@ -1,12 +1,15 @@
 /* sim.h - the whole mesh in one process, from a seed.
  *
- * K frontends (frontend/live.c), one executor (executor/core.c), a model of N workers that checks each step, and a supervisor
- * (sluice/restart.c) live on one virtual clock. Lanes delay, fill up, and around a death lose and misdeliver as ZeroMQ does; every
- * message on them is packed and unpacked by the real code. The seed decides everything: sizes, requests, delays and faults.
+ * K frontends (frontend/live.c), one executor (executor/core.c), a model of N workers that checks each step, and a
+ * supervisor (sluice/restart.c) live on one virtual clock. Lanes delay, fill up, and around a death lose and misdeliver
+ * as ZeroMQ does; every message on them is packed and unpacked by the real code. The seed decides everything: sizes,
+ * requests, delays and faults.
  *
  * What is checked, after every pass and at the end:
- * - each request whose frontend lived ends exactly once, with exactly the tokens of the undisturbed model, or is cancelled;
- * - no step contains a request whose cancel has arrived; the KV cache holds what a step reads from it; block tables fit;
+ * - each request whose frontend lived ends exactly once, with exactly the tokens of the undisturbed model, or is
+ *   cancelled;
+ * - no step contains a request whose cancel has arrived; the KV cache holds what a step reads from it; block tables
+ *   fit;
  * - core_check(), lives_check(); nothing waits for ever; in the end no block is used. */
 #ifndef SLUICE_SIM_H
 #define SLUICE_SIM_H
@@ -14,6 +17,7 @@
 #include "common/base.h"
 
 /* Name, and how often all seeds together must see it (0: for information). */
+/* clang-format off */
 #define SIM_COUNTS(C)                       \
 	C(preemption, 20)                   \
 	C(prefix_hit, 20)                   \
@@ -48,6 +52,7 @@
 	C(token, 0)                         \
 	C(step, 0)                          \
 	C(event, 0)
+/* clang-format on */
 
 #define SIM_AS_FIELD(name, at_least) uint64_t name;
 struct sim_counts {
@@ -55,7 +60,8 @@ struct sim_counts {
 };
 #undef SIM_AS_FIELD
 
-/* Runs one seed. A broken rule prints what and how to repeat it, and ends the program. Returns the hash of all that happened. */
+/* Runs one seed. A broken rule prints what and how to repeat it, and ends the program. Returns the hash of all that
+ * happened. */
 uint64_t sim_run(uint64_t seed, bool verbose, struct sim_counts *counts);
 
 #endif

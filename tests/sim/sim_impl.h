@@ -10,10 +10,10 @@
 #include "tests/sim/sim.h"
 
 #define SIM_FRONTENDS_MAX 4
-#define SIM_RANKS_MAX 3
-#define SIM_PROCS_MAX (SIM_FRONTENDS_MAX + 1 + SIM_RANKS_MAX)
-#define SIM_BLOCK 16 /* tokens of a KV block, DESIGN.md */
-#define SIM_VOCAB 61
+#define SIM_RANKS_MAX     3
+#define SIM_PROCS_MAX     (SIM_FRONTENDS_MAX + 1 + SIM_RANKS_MAX)
+#define SIM_BLOCK         16 /* tokens of a KV block, DESIGN.md */
+#define SIM_VOCAB         61
 
 /* Sizes and rates of one seed. */
 struct sim_setup {
@@ -32,7 +32,8 @@ struct sim_setup {
 	bool has_frozen_frontend; /* frontend 0 reads nothing for a minute, and is not killed for it */
 };
 
-/* --- requests --------------------------------------------------------------------------------------------------------- */
+/* --- requests
+ * --------------------------------------------------------------------------------------------------------- */
 
 enum sim_request_state { SIM_ABSENT, SIM_ARRIVED, SIM_LIVE, SIM_ENDED, SIM_CANCELLED, SIM_BROKEN };
 
@@ -46,7 +47,7 @@ struct sim_request {
 	enum finish finish;
 	uint32_t refusal; /* expected; 0: none */
 	bool poison;
-	uint32_t nan_at; /* output position whose logits are no numbers; UINT32_MAX: none */
+	uint32_t nan_at;       /* output position whose logits are no numbers; UINT32_MAX: none */
 	uint32_t stop_after;   /* the client's stop string is complete with so many tokens; UINT32_MAX: never */
 	uint32_t cancel_after; /* the client vanishes after so many tokens; UINT32_MAX: never */
 	bool cancel_wanted;
@@ -63,7 +64,8 @@ struct sim_request {
 	bool gone_at_core;      /* for ever: its frontend is dead and the executor knows it */
 };
 
-/* --- processes -------------------------------------------------------------------------------------------------------- */
+/* --- processes
+ * -------------------------------------------------------------------------------------------------------- */
 
 enum sim_kind { SIM_FRONTEND, SIM_EXECUTOR, SIM_WORKER };
 
@@ -142,7 +144,8 @@ struct sim_executor {
 	bool draining;
 };
 
-/* --- the workers: one model for all ranks, which do the same ----------------------------------------------------------- */
+/* --- the workers: one model for all ranks, which do the same
+ * ----------------------------------------------------------- */
 
 struct sim_slot {
 	struct sim_request *request; /* NULL: free */
@@ -165,10 +168,10 @@ struct sim_kv {
 };
 
 struct sim_workers {
-	bool up;         /* loaded, attached, and nobody is dead */
-	uint64_t epoch;  /* attached to */
-	uint64_t number; /* last step */
-	uint32_t run_id; /* of the step that runs; a death or an attach makes it invalid */
+	bool up;          /* loaded, attached, and nobody is dead */
+	uint64_t epoch;   /* attached to */
+	uint64_t number;  /* last step */
+	uint32_t run_id;  /* of the step that runs; a death or an attach makes it invalid */
 	bool busy, kills; /* kills: the step that runs contains poison */
 	struct sim_slot slots[LIMIT_SEQS];
 	struct sim_kv *kv;
@@ -223,16 +226,16 @@ struct sim {
 };
 
 /* sim.c: time, chance, the trace, failing */
-uint64_t sim_rand(struct sim *s, uint64_t n);                  /* [0, n) */
-uint64_t sim_range(struct sim *s, uint64_t lo, uint64_t hi);   /* [lo, hi] */
+uint64_t sim_rand(struct sim *s, uint64_t n);                /* [0, n) */
+uint64_t sim_range(struct sim *s, uint64_t lo, uint64_t hi); /* [lo, hi] */
 bool sim_chance(struct sim *s, uint32_t percent);
 uint64_t sim_mix(uint64_t x);
 void sim_push(struct sim *s, uint64_t at, enum sim_event_kind kind, uint32_t num, uint32_t life);
 void sim_note(struct sim *s, const char *fmt, ...) PRINTF_LIKE(2, 3); /* one line of the trace; the hash takes it in */
 NORETURN void sim_fail(struct sim *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
-#define SIM_EXPECT(s, cond, ...)                              \
-	do {                                                  \
-		if (!(cond)) sim_fail((s), __VA_ARGS__);      \
+#define SIM_EXPECT(s, cond, ...)                         \
+	do {                                             \
+		if (!(cond)) sim_fail((s), __VA_ARGS__); \
 	} while (0)
 
 /* sim_load.c: requests, clients, the undisturbed model */
@@ -243,7 +246,8 @@ uint64_t sim_hash_next(uint64_t hash, uint32_t token);
 #define SIM_HASH_FIRST 0x5eed5eed5eed5eedull
 /* The token after those with this hash; UINT32_MAX: no number. */
 uint32_t sim_model_token(const struct sim_request *q, uint64_t hash, uint32_t position);
-void sim_model_top(const struct sim_request *q, uint64_t hash, uint32_t chosen, uint32_t *rank, uint32_t *ids, float *logprobs);
+void sim_model_top(const struct sim_request *q, uint64_t hash, uint32_t chosen, uint32_t *rank, uint32_t *ids,
+		   float *logprobs);
 /* Called by the frontends. */
 void sim_client_pass(struct sim *s, uint32_t frontend); /* arrivals and cancels */
 bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t);

@@ -1,8 +1,10 @@
-/* sim_lane.c - connections of the simulation: first in first out, late, bounded; and what becomes of the messages at a death.
+/* sim_lane.c - connections of the simulation: first in first out, late, bounded; and what becomes of the messages at a
+ * death.
  *
- * Within a living connection nothing is lost or changes places. When the receiver dies, a first part of the queue is lost (it was
- * in the dead process's buffers) and the rest reaches the successor; when the sender dies, a first part arrives and the rest is
- * lost. The survivors are ghosts: they keep their order among themselves, but may come long after everything else. */
+ * Within a living connection nothing is lost or changes places. When the receiver dies, a first part of the queue is
+ * lost (it was in the dead process's buffers) and the rest reaches the successor; when the sender dies, a first part
+ * arrives and the rest is lost. The survivors are ghosts: they keep their order among themselves, but may come long
+ * after everything else. */
 #include "tests/sim/sim_impl.h"
 
 #include "common/mem.h"

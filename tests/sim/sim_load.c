@@ -6,7 +6,7 @@
 
 #include "common/mem.h"
 
-#define PREFIXES 3
+#define PREFIXES   3
 #define PREFIX_MAX 96
 
 uint64_t sim_hash_next(uint64_t hash, uint32_t token)
@@ -33,7 +33,8 @@ uint32_t sim_model_token(const struct sim_request *q, uint64_t hash, uint32_t po
 	return token;
 }
 
-void sim_model_top(const struct sim_request *q, uint64_t hash, uint32_t chosen, uint32_t *rank, uint32_t *ids, float *logprobs)
+void sim_model_top(const struct sim_request *q, uint64_t hash, uint32_t chosen, uint32_t *rank, uint32_t *ids,
+		   float *logprobs)
 {
 	*rank = q->submit.n_logprobs > 0 ? 1 + (uint32_t)(sim_mix(hash + 5) % 9) : 0;
 	for (uint32_t i = 0; i < q->submit.n_logprobs; i++) {
@@ -78,12 +79,14 @@ static void load_expect(struct sim *s, struct sim_request *q)
 static void load_prompt(struct sim *s, struct sim_request *q, const uint32_t prefixes[PREFIXES][PREFIX_MAX])
 {
 	uint32_t n = (uint32_t)(sim_chance(s, 25) ? sim_range(s, 1, s->setup.model_len_max - 1) : sim_range(s, 1, 40));
-	uint32_t n_prefix = sim_chance(s, 60) ? (uint32_t)sim_range(s, 1, PREFIX_MAX) : 0, which = (uint32_t)sim_rand(s, PREFIXES);
+	uint32_t n_prefix = sim_chance(s, 60) ? (uint32_t)sim_range(s, 1, PREFIX_MAX) : 0,
+		 which = (uint32_t)sim_rand(s, PREFIXES);
 
 	if (sim_chance(s, 2)) n = s->setup.model_len_max + (uint32_t)sim_rand(s, 3);
 	if (n_prefix > 0 && n < s->setup.model_len_max) n = min_u32(n_prefix + n, s->setup.model_len_max - 1);
 	q->prompt = mem_array(uint32_t, n);
-	for (uint32_t i = 0; i < n; i++) q->prompt[i] = i < n_prefix ? prefixes[which][i] : (uint32_t)sim_rand(s, SIM_VOCAB);
+	for (uint32_t i = 0; i < n; i++)
+		q->prompt[i] = i < n_prefix ? prefixes[which][i] : (uint32_t)sim_rand(s, SIM_VOCAB);
 	q->submit.n_prompt = n;
 	q->submit.tokens = view_of(q->prompt, n);
 }
@@ -131,7 +134,8 @@ void sim_load_init(struct sim *s)
 {
 	uint32_t prefixes[PREFIXES][PREFIX_MAX];
 
-	for (uint32_t i = 0; i < PREFIXES * PREFIX_MAX; i++) prefixes[i / PREFIX_MAX][i % PREFIX_MAX] = (uint32_t)sim_rand(s, SIM_VOCAB);
+	for (uint32_t i = 0; i < PREFIXES * PREFIX_MAX; i++)
+		prefixes[i / PREFIX_MAX][i % PREFIX_MAX] = (uint32_t)sim_rand(s, SIM_VOCAB);
 	map_init(&s->by_seed);
 	map_init(&s->by_id);
 	s->requests = mem_array(struct sim_request, s->setup.n_requests);
@@ -140,14 +144,16 @@ void sim_load_init(struct sim *s)
 	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
 		struct sim_request *q = &s->requests[i];
 		/* Half of them come in bursts. */
-		uint64_t at = sim_chance(s, 50) ? s->setup.arrive_ns * sim_rand(s, 4) / 4 : sim_rand(s, s->setup.arrive_ns);
+		uint64_t at =
+			sim_chance(s, 50) ? s->setup.arrive_ns * sim_rand(s, 4) / 4 : sim_rand(s, s->setup.arrive_ns);
 
 		q->ix = i;
 		q->frontend = (uint32_t)sim_rand(s, s->setup.n_frontends);
 		load_request(s, q, prefixes);
 		sim_push(s, at, SIM_EV_ARRIVE, i, 0);
 		if (!q->poison && sim_chance(s, 20))
-			sim_push(s, at + sim_rand(s, sim_chance(s, 50) ? 8 * NS_PER_MS : 400 * NS_PER_MS), SIM_EV_VANISH, i, 0);
+			sim_push(s, at + sim_rand(s, sim_chance(s, 50) ? 8 * NS_PER_MS : 400 * NS_PER_MS),
+				 SIM_EV_VANISH, i, 0);
 	}
 }
 
@@ -205,8 +211,8 @@ void sim_client_pass(struct sim *s, uint32_t frontend)
 			q->incarnation = f->incarnation;
 			q->client_id = live_client_id(q->live);
 			map_put(&s->by_id, q->client_id, q);
-			sim_note(s, "request %u starts at frontend %u: prompt %u, output %u%s", i, frontend, q->submit.n_prompt,
-				 q->n_expected, q->poison ? ", poison" : "");
+			sim_note(s, "request %u starts at frontend %u: prompt %u, output %u%s", i, frontend,
+				 q->submit.n_prompt, q->n_expected, q->poison ? ", poison" : "");
 		}
 		if (!q->cancel_wanted) continue;
 		if (q->state == SIM_LIVE) {
@@ -227,8 +233,9 @@ static void load_check_top(struct sim *s, const struct sim_request *q, const str
 	for (uint32_t i = 0; i < q->submit.n_prompt; i++) hash = sim_hash_next(hash, q->prompt[i]);
 	for (uint32_t i = 0; i < t->position; i++) hash = sim_hash_next(hash, q->expected[i]);
 	sim_model_top(q, hash, t->id, &rank, ids, logprobs);
-	SIM_EXPECT(s, t->rank == rank && t->n_top == q->submit.n_logprobs, "request %u: rank %u, %u entries at %u, not %u, %u", q->ix,
-		   t->rank, t->n_top, t->position, rank, q->submit.n_logprobs);
+	SIM_EXPECT(s, t->rank == rank && t->n_top == q->submit.n_logprobs,
+		   "request %u: rank %u, %u entries at %u, not %u, %u", q->ix, t->rank, t->n_top, t->position, rank,
+		   q->submit.n_logprobs);
 	for (uint32_t i = 0; i < t->n_top; i++)
 		SIM_EXPECT(s, col_u32(t->top_ids, i) == ids[i] && col_f32(t->top_logprobs, i) == logprobs[i],
 			   "request %u: another log-probability at %u", q->ix, t->position);
@@ -250,9 +257,10 @@ bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t)
 	struct sim_request *q = owner;
 
 	SIM_EXPECT(s, q->state == SIM_LIVE, "request %u is over and gets a token", q->ix);
-	SIM_EXPECT(s, t->position == q->n_received, "request %u gets position %u, not %u", q->ix, t->position, q->n_received);
-	SIM_EXPECT(s, q->n_received < q->n_expected && t->id == q->expected[q->n_received], "request %u gets token %u at %u", q->ix,
-		   t->id, q->n_received);
+	SIM_EXPECT(s, t->position == q->n_received, "request %u gets position %u, not %u", q->ix, t->position,
+		   q->n_received);
+	SIM_EXPECT(s, q->n_received < q->n_expected && t->id == q->expected[q->n_received],
+		   "request %u gets token %u at %u", q->ix, t->id, q->n_received);
 	if (q->submit.n_logprobs > 0)
 		load_check_top(s, q, t);
 	else
@@ -292,8 +300,8 @@ void sim_client_on_end(void *ctx, void *owner, enum finish finish, uint32_t refu
 		s->counts->refused_draining += refusal == REFUSAL_DRAINING;
 	} else {
 		SIM_EXPECT(s, !q->refusal && finish == q->finish && q->n_received == q->n_expected,
-			   "request %u ends with finish %u after %u tokens, not with %u after %u", q->ix, finish, q->n_received,
-			   q->finish, q->n_expected);
+			   "request %u ends with finish %u after %u tokens, not with %u after %u", q->ix, finish,
+			   q->n_received, q->finish, q->n_expected);
 	}
 	sim_note(s, "request %u ends after %u tokens, finish %u, refusal %u", q->ix, q->n_received, finish, refusal);
 	load_close(s, q, SIM_ENDED);

@@ -1,8 +1,8 @@
 /* sim_mesh.c - the processes of the simulation with their edges, the supervisor, and what goes wrong.
  *
- * A process does something only in a pass: it takes everything that has arrived, steps its pure core once, and sends. Between
- * passes it may die, hang or pause. The supervisor sees a death when it reaps, tells those who must know, and starts again what
- * restart.c says. */
+ * A process does something only in a pass: it takes everything that has arrived, steps its pure core once, and sends.
+ * Between passes it may die, hang or pause. The supervisor sees a death when it reaps, tells those who must know, and
+ * starts again what restart.c says. */
 #include "tests/sim/sim_impl.h"
 
 #include "common/mem.h"
@@ -47,7 +47,8 @@ static void mesh_wake_soon(struct sim *s, uint32_t num)
 	sim_wake(s, num, s->now + 1 + sim_rand(s, 200 * NS_PER_US));
 }
 
-/* --- the supervisor's pipes ------------------------------------------------------------------------------------------- */
+/* --- the supervisor's pipes
+ * ------------------------------------------------------------------------------------------- */
 
 static void mesh_notice(struct sim *s, struct sim_pipe *pipe, uint32_t to, struct sim_notice n)
 {
@@ -77,7 +78,8 @@ static void mesh_pipe_clear(struct sim_pipe *pipe)
 	*pipe = (struct sim_pipe){0};
 }
 
-/* --- frontend --------------------------------------------------------------------------------------------------------- */
+/* --- frontend
+ * --------------------------------------------------------------------------------------------------------- */
 
 struct frontend_ctx {
 	struct sim *s;
@@ -184,7 +186,8 @@ static void frontend_die(struct sim *s, uint32_t ix)
 	sim_lane_receiver_died(s, &f->down);
 }
 
-/* --- executor --------------------------------------------------------------------------------------------------------- */
+/* --- executor
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int executor_send(void *ctx, uint32_t frontend, uint32_t incarnation, const struct msg *m)
 {
@@ -200,7 +203,8 @@ static int executor_send(void *ctx, uint32_t frontend, uint32_t incarnation, con
 		s->counts->message_lost++;
 		return ST_OK;
 	}
-	SIM_EXPECT(s, m->type != MSG_results || !x->results_sent[frontend], "two results messages for frontend %u in one pass", frontend);
+	SIM_EXPECT(s, m->type != MSG_results || !x->results_sent[frontend],
+		   "two results messages for frontend %u in one pass", frontend);
 	x->results_sent[frontend] |= m->type == MSG_results;
 	return sim_lane_send(s, &s->frontends[frontend].down, m);
 }
@@ -211,8 +215,9 @@ static void executor_step(void *ctx, const struct msg_step *m)
 	struct sim *s = ctx;
 	struct sim_executor *x = &s->executor;
 
-	SIM_EXPECT(s, m->epoch == x->epoch && m->number == x->step_number + 1, "step %llu of epoch %llu comes after %llu",
-		   (unsigned long long)m->number, (unsigned long long)m->epoch, (unsigned long long)x->step_number);
+	SIM_EXPECT(s, m->epoch == x->epoch && m->number == x->step_number + 1,
+		   "step %llu of epoch %llu comes after %llu", (unsigned long long)m->number,
+		   (unsigned long long)m->epoch, (unsigned long long)x->step_number);
 	SIM_EXPECT(s, x->steps_in_flight < s->setup.core.steps_in_flight_max, "too many steps in flight");
 	x->step_number = m->number;
 	x->steps_in_flight++;
@@ -223,8 +228,9 @@ static void executor_step(void *ctx, const struct msg_step *m)
 	for (uint32_t i = 0; i < m->run.n; i++) {
 		struct sim_request *q = x->slots[col_u32(m->run, i)];
 
-		SIM_EXPECT(s, q && !q->cancelled_at_core && !q->gone_at_core, "step %llu runs request %u, whose cancel has arrived",
-			   (unsigned long long)m->number, q ? q->ix : UINT32_MAX);
+		SIM_EXPECT(s, q && !q->cancelled_at_core && !q->gone_at_core,
+			   "step %llu runs request %u, whose cancel has arrived", (unsigned long long)m->number,
+			   q ? q->ix : UINT32_MAX);
 		if (x->fresh[col_u32(m->run, i)]) q->starts |= 1u << col_u32(m->run_start, i) / SIM_BLOCK;
 		x->fresh[col_u32(m->run, i)] = false;
 	}
@@ -248,7 +254,8 @@ static void executor_start(struct sim *s)
 		x->dead_lane[f] = 0;
 		x->lane_room[f] = false;
 	}
-	for (uint32_t i = 0; i < s->setup.n_requests; i++) s->requests[i].cancelled_at_core = s->requests[i].gone_at_core = false;
+	for (uint32_t i = 0; i < s->setup.n_requests; i++)
+		s->requests[i].cancelled_at_core = s->requests[i].gone_at_core = false;
 	for (uint32_t r = 0; r < s->setup.n_ranks; r++) loaded &= sim_proc_rank(s, r)->ready;
 	if (loaded) mesh_tell_executor(s, (struct sim_notice){.kind = SIM_NOTICE_LOADED});
 	if (s->now >= s->setup.drain_ns) mesh_tell_executor(s, (struct sim_notice){.kind = SIM_NOTICE_DRAIN});
@@ -278,7 +285,8 @@ static void executor_give(struct sim *s, struct sim_packet p)
 	case MSG_hello: executor_on_hello(s, &m.hello); break;
 	case MSG_submit:
 		q = map_get(&s->by_id, m.submit.client_id);
-		if (q && m.submit.epoch == x->epoch) q->cancelled_at_core = false; /* a late copy from a dead frontend */
+		if (q && m.submit.epoch == x->epoch)
+			q->cancelled_at_core = false; /* a late copy from a dead frontend */
 		core_on_submit(x->core, &m.submit, s->now);
 		break;
 	case MSG_cancel:
@@ -339,7 +347,8 @@ static void executor_gone(struct sim *s, uint32_t frontend, uint32_t incarnation
 	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
 		struct sim_request *q = &s->requests[i];
 
-		if (q->state == SIM_BROKEN && q->frontend == frontend && q->incarnation <= incarnation) q->gone_at_core = true;
+		if (q->state == SIM_BROKEN && q->frontend == frontend && q->incarnation <= incarnation)
+			q->gone_at_core = true;
 	}
 	core_on_frontend_gone(x->core, frontend, incarnation, s->now);
 }
@@ -357,7 +366,8 @@ static void executor_attach(struct sim *s)
 		mesh_tell_executor(s, (struct sim_notice){.kind = SIM_NOTICE_LOADED});
 		return;
 	}
-	if (s->setup.n_blocks > s->setup.n_blocks_min) n_blocks = (uint32_t)sim_range(s, s->setup.n_blocks_min, s->setup.n_blocks);
+	if (s->setup.n_blocks > s->setup.n_blocks_min)
+		n_blocks = (uint32_t)sim_range(s, s->setup.n_blocks_min, s->setup.n_blocks);
 	sim_workers_reset(s, x->epoch, n_blocks);
 	x->steps_in_flight = 0;
 	memset(x->slots, 0, sizeof(x->slots));
@@ -407,7 +417,8 @@ static void executor_pass(struct sim *s)
 	core_step(x->core, s->now);
 	core_check(x->core);
 	core_stats(x->core, &st);
-	SIM_EXPECT(s, st.blocks_free + st.blocks_cached + st.blocks_used == st.blocks_total, "free + cached + used is not all");
+	SIM_EXPECT(s, st.blocks_free + st.blocks_cached + st.blocks_used == st.blocks_total,
+		   "free + cached + used is not all");
 	deadline = core_deadline(x->core);
 	if (deadline != UINT64_MAX) sim_wake(s, sim_proc_executor(s)->num, max_u64(deadline, s->now + 1));
 }
@@ -437,7 +448,8 @@ static void executor_die(struct sim *s)
 	}
 }
 
-/* --- supervisor ------------------------------------------------------------------------------------------------------- */
+/* --- supervisor
+ * ------------------------------------------------------------------------------------------------------- */
 
 void sim_kill(struct sim *s, struct sim_proc *p)
 {
@@ -461,7 +473,8 @@ static void mesh_reap(struct sim *s, struct sim_proc *p)
 	p->reaped = true;
 	restart_on_exited(&p->restart, s->now);
 	if (p->kind == SIM_FRONTEND) {
-		mesh_tell_executor(s, (struct sim_notice){.kind = SIM_NOTICE_GONE, .frontend = p->ix, .incarnation = p->life - 1});
+		mesh_tell_executor(
+			s, (struct sim_notice){.kind = SIM_NOTICE_GONE, .frontend = p->ix, .incarnation = p->life - 1});
 		sim_lane_receiver_died(s, &s->frontends[p->ix].down); /* what was sent to the corpse */
 	}
 	if (p->kind == SIM_WORKER) mesh_tell_executor(s, (struct sim_notice){.kind = SIM_NOTICE_LOST});
@@ -480,7 +493,8 @@ static void mesh_spawn(struct sim *s, struct sim_proc *p)
 	if (p->kind == SIM_EXECUTOR) {
 		s->executor.epoch++;
 		for (uint32_t f = 0; f < s->setup.n_frontends; f++)
-			mesh_notice(s, &s->frontends[f].pipe, f, (struct sim_notice){.kind = SIM_NOTICE_EPOCH, .epoch = s->executor.epoch});
+			mesh_notice(s, &s->frontends[f].pipe, f,
+				    (struct sim_notice){.kind = SIM_NOTICE_EPOCH, .epoch = s->executor.epoch});
 	}
 	sim_push(s, s->now + load_ns / 2 + sim_rand(s, load_ns), SIM_EV_READY, p->num, p->life);
 }
@@ -506,10 +520,11 @@ static void mesh_ready(struct sim *s, struct sim_proc *p)
 	}
 }
 
-/* --- faults ----------------------------------------------------------------------------------------------------------- */
+/* --- faults
+ * ----------------------------------------------------------------------------------------------------------- */
 
-/* A worker may be killed when nobody could be blamed for it: the rule is that only one who brings a worker down alone is ended,
- * and chance could strike the same lonely request again and again. */
+/* A worker may be killed when nobody could be blamed for it: the rule is that only one who brings a worker down alone
+ * is ended, and chance could strike the same lonely request again and again. */
 static bool mesh_may_strike(struct sim *s, const struct sim_proc *p)
 {
 	struct core_stats st;
@@ -576,7 +591,8 @@ static void mesh_fault(struct sim *s)
 	} else {
 		s->counts->pause++;
 		mesh_stop(s, p, s->now + 1 + sim_rand(s, s->setup.hang_limit_ns));
-		sim_note(s, "%s %u pauses for %llu us", mesh_name(p), p->ix, (unsigned long long)(p->stopped_until - s->now) / 1000);
+		sim_note(s, "%s %u pauses for %llu us", mesh_name(p), p->ix,
+			 (unsigned long long)(p->stopped_until - s->now) / 1000);
 		sim_push(s, p->stopped_until, SIM_EV_RESUME, p->num, p->life);
 	}
 }
@@ -652,14 +668,13 @@ void sim_mesh_event(struct sim *s, const struct sim_event *e)
 		break;
 	case SIM_EV_REAP: mesh_reap(s, p); break;
 	case SIM_EV_KILL: sim_kill(s, p); break;
-	case SIM_EV_RESUME:
-		sim_wake(s, p->num, s->now);
-		break;
+	case SIM_EV_RESUME: sim_wake(s, p->num, s->now); break;
 	default: break;
 	}
 }
 
-/* --- beginning and end ------------------------------------------------------------------------------------------------ */
+/* --- beginning and end
+ * ------------------------------------------------------------------------------------------------ */
 
 void sim_mesh_init(struct sim *s)
 {
@@ -668,7 +683,9 @@ void sim_mesh_init(struct sim *s)
 		struct sim_proc *p = &s->procs[i];
 
 		p->num = i;
-		p->kind = i < s->setup.n_frontends ? SIM_FRONTEND : i == s->setup.n_frontends ? SIM_EXECUTOR : SIM_WORKER;
+		p->kind = i < s->setup.n_frontends    ? SIM_FRONTEND
+			  : i == s->setup.n_frontends ? SIM_EXECUTOR
+						      : SIM_WORKER;
 		p->ix = p->kind == SIM_FRONTEND ? i : p->kind == SIM_EXECUTOR ? 0 : i - s->setup.n_frontends - 1;
 		restart_init(&p->restart, &s->setup.restart, 0);
 		sim_push(s, 0, SIM_EV_SPAWN, i, 0);
@@ -680,7 +697,8 @@ void sim_mesh_init(struct sim *s)
 	s->faults_left = s->setup.n_faults;
 	for (uint32_t i = 0; i < s->setup.n_faults; i++)
 		sim_push(s, 50 * NS_PER_MS + sim_rand(s, s->setup.arrive_ns), SIM_EV_FAULT, 0, 0);
-	if (s->setup.has_frozen_frontend) sim_push(s, 100 * NS_PER_MS + sim_rand(s, s->setup.arrive_ns), SIM_EV_FREEZE, 0, 0);
+	if (s->setup.has_frozen_frontend)
+		sim_push(s, 100 * NS_PER_MS + sim_rand(s, s->setup.arrive_ns), SIM_EV_FREEZE, 0, 0);
 	if (s->setup.drain_ns != UINT64_MAX) sim_push(s, s->setup.drain_ns, SIM_EV_DRAIN, 0, 0);
 }
 
@@ -727,7 +745,7 @@ void sim_mesh_check_end(struct sim *s)
 
 	core_check(s->executor.core);
 	core_stats(s->executor.core, &st);
-	SIM_EXPECT(s, st.blocks_used == 0 && st.blocks_free + st.blocks_cached == st.blocks_total, "%llu blocks are used in the end",
-		   (unsigned long long)st.blocks_used);
+	SIM_EXPECT(s, st.blocks_used == 0 && st.blocks_free + st.blocks_cached == st.blocks_total,
+		   "%llu blocks are used in the end", (unsigned long long)st.blocks_used);
 	SIM_EXPECT(s, st.n_running == 0 && st.n_waiting == 0 && st.n_suspects == 0, "requests are left in the end");
 }

@@ -1,9 +1,9 @@
 /* sim_workers.c - the workers of the simulation: they compute nothing and check everything that a step says.
  *
- * All ranks do the same, so one model stands for them. It keeps slots, tokens and block tables as a worker does from the steps
- * alone, and in each KV position the hash of the tokens that were computed there: a step that reads a position whose content is
- * not that of its own tokens would have given a wrong answer. Steps run one after the other, so a token that step n draws is known
- * when step n + 1 starts. */
+ * All ranks do the same, so one model stands for them. It keeps slots, tokens and block tables as a worker does from
+ * the steps alone, and in each KV position the hash of the tokens that were computed there: a step that reads a
+ * position whose content is not that of its own tokens would have given a wrong answer. Steps run one after the other,
+ * so a token that step n draws is known when step n + 1 starts. */
 #include "tests/sim/sim_impl.h"
 
 #include "common/mem.h"
@@ -31,13 +31,15 @@ static void workers_check_params(struct sim *s, const struct msg_step *m, uint32
 				 uint32_t stop_ix)
 {
 	const struct msg_submit *p = &q->submit;
-	bool same = col_u32(m->added_n_prompt, row) == p->n_prompt && col_u32(m->added_n_output_min, row) == p->n_output_min &&
+	bool same = col_u32(m->added_n_prompt, row) == p->n_prompt &&
+		    col_u32(m->added_n_output_min, row) == p->n_output_min &&
 		    col_f32(m->added_temperature, row) == p->temperature && col_f32(m->added_top_p, row) == p->top_p &&
 		    col_u32(m->added_top_k, row) == p->top_k && col_f32(m->added_min_p, row) == p->min_p &&
 		    col_u32(m->added_choice, row) == p->choice && col_u32(m->added_n_logprobs, row) == p->n_logprobs &&
 		    col_u32(m->added_n_stop, row) == p->stop_ids.n;
 
-	for (uint32_t i = 0; same && i < p->stop_ids.n; i++) same = col_u32(m->added_stop_ids, stop_ix + i) == q->stop_ids[i];
+	for (uint32_t i = 0; same && i < p->stop_ids.n; i++)
+		same = col_u32(m->added_stop_ids, stop_ix + i) == q->stop_ids[i];
 	SIM_EXPECT(s, same, "step %llu adds request %u with other parameters", (unsigned long long)m->number, q->ix);
 }
 
@@ -56,17 +58,20 @@ static void workers_add(struct sim *s, const struct msg_step *m)
 		struct sim_request *q = map_get(&s->by_seed, col_u64(m->added_seed, i));
 		uint32_t n = col_u32(m->added_n_tokens, i);
 
-		SIM_EXPECT(s, q && !t->request, "step %llu adds to a slot that is taken", (unsigned long long)m->number);
-		SIM_EXPECT(s, n >= q->submit.n_prompt && n <= q->submit.n_prompt + q->n_expected, "request %u is added with %u tokens",
-			   q->ix, n);
+		SIM_EXPECT(s, q && !t->request, "step %llu adds to a slot that is taken",
+			   (unsigned long long)m->number);
+		SIM_EXPECT(s, n >= q->submit.n_prompt && n <= q->submit.n_prompt + q->n_expected,
+			   "request %u is added with %u tokens", q->ix, n);
 		workers_check_params(s, m, i, q, stop_ix);
 		t->request = q;
 		t->fresh = true;
 		for (uint32_t k = 0; k < n; k++) {
 			uint32_t token = col_u32(m->added_tokens, token_ix++);
 
-			SIM_EXPECT(s, token == (k < q->submit.n_prompt ? q->prompt[k] : q->expected[k - q->submit.n_prompt]),
-				   "request %u is added with another token at %u", q->ix, k);
+			SIM_EXPECT(
+				s,
+				token == (k < q->submit.n_prompt ? q->prompt[k] : q->expected[k - q->submit.n_prompt]),
+				"request %u is added with another token at %u", q->ix, k);
 			workers_set_token(t, token);
 		}
 		stop_ix += col_u32(m->added_n_stop, i);
@@ -102,19 +107,27 @@ static void workers_check_row(struct sim *s, const struct msg_step *m, uint32_t 
 	const struct sim_request *q = t->request;
 
 	SIM_EXPECT(s, q, "step %llu runs free slot %u", (unsigned long long)m->number, slot);
-	SIM_EXPECT(s, n > 0 && start + n <= t->n_tokens, "request %u: runs [%u, +%u) of %u tokens", q->ix, start, n, t->n_tokens);
-	SIM_EXPECT(s, start + n <= s->setup.model_len_max, "request %u: position %u of %u", q->ix, start + n - 1, s->setup.model_len_max);
-	SIM_EXPECT(s, t->fresh || start == t->n_computed, "request %u: starts at %u, not %u", q->ix, start, t->n_computed);
+	SIM_EXPECT(s, n > 0 && start + n <= t->n_tokens, "request %u: runs [%u, +%u) of %u tokens", q->ix, start, n,
+		   t->n_tokens);
+	SIM_EXPECT(s, start + n <= s->setup.model_len_max, "request %u: position %u of %u", q->ix, start + n - 1,
+		   s->setup.model_len_max);
+	SIM_EXPECT(s, t->fresh || start == t->n_computed, "request %u: starts at %u, not %u", q->ix, start,
+		   t->n_computed);
 	SIM_EXPECT(s, !t->fresh || start % SIM_BLOCK == 0, "request %u: %u tokens from the prefix cache", q->ix, start);
-	SIM_EXPECT(s, start == 0 || !t->fresh || s->setup.core.prefix_cache, "request %u: a prefix cache that is off", q->ix);
-	SIM_EXPECT(s, (uint64_t)t->n_table * SIM_BLOCK >= start + n, "request %u: %u blocks for %u tokens", q->ix, t->n_table, start + n);
-	SIM_EXPECT(s, !col_u32(m->run_sample, row) || start + n == t->n_tokens, "request %u: draws within its tokens", q->ix);
+	SIM_EXPECT(s, start == 0 || !t->fresh || s->setup.core.prefix_cache, "request %u: a prefix cache that is off",
+		   q->ix);
+	SIM_EXPECT(s, (uint64_t)t->n_table * SIM_BLOCK >= start + n, "request %u: %u blocks for %u tokens", q->ix,
+		   t->n_table, start + n);
+	SIM_EXPECT(s, !col_u32(m->run_sample, row) || start + n == t->n_tokens, "request %u: draws within its tokens",
+		   q->ix);
 	for (uint32_t p = 0; p < start; p++) {
 		const struct sim_kv *b = &s->workers.kv[t->table[p / SIM_BLOCK]];
 
-		SIM_EXPECT(s, b->hash[p % SIM_BLOCK] == t->hashes[p], "request %u: reads position %u in block %u, which holds something else",
-			   q->ix, p, t->table[p / SIM_BLOCK]);
-		SIM_EXPECT(s, b->salt[p % SIM_BLOCK] == q->salt, "request %u: reads position %u of another tenant", q->ix, p);
+		SIM_EXPECT(s, b->hash[p % SIM_BLOCK] == t->hashes[p],
+			   "request %u: reads position %u in block %u, which holds something else", q->ix, p,
+			   t->table[p / SIM_BLOCK]);
+		SIM_EXPECT(s, b->salt[p % SIM_BLOCK] == q->salt, "request %u: reads position %u of another tenant",
+			   q->ix, p);
 	}
 	if (t->fresh && start > 0) s->counts->prefix_hit++;
 	t->fresh = false;
@@ -128,8 +141,8 @@ static void workers_write_row(struct sim *s, const struct msg_step *m, uint32_t 
 	for (uint32_t p = start; p < start + n; p++) {
 		struct sim_kv *b = &s->workers.kv[t->table[p / SIM_BLOCK]];
 
-		SIM_EXPECT(s, b->refs == 1, "request %u: writes position %u into block %u, which %u tables name", t->request->ix, p,
-			   t->table[p / SIM_BLOCK], b->refs);
+		SIM_EXPECT(s, b->refs == 1, "request %u: writes position %u into block %u, which %u tables name",
+			   t->request->ix, p, t->table[p / SIM_BLOCK], b->refs);
 		b->hash[p % SIM_BLOCK] = t->hashes[p];
 		b->salt[p % SIM_BLOCK] = t->request->salt;
 	}
@@ -157,8 +170,8 @@ static void workers_sample_row(struct sim *s, const struct msg_step *m, uint32_t
 	uint32_t position = t->n_tokens - q->submit.n_prompt, token = sim_model_token(q, hash, position);
 
 	/* A stop id may be seen a step late; these limits are known before. */
-	SIM_EXPECT(s, position < q->submit.n_output_max && t->n_tokens < s->setup.model_len_max, "request %u: draws token %u of %u", q->ix,
-		   position, q->submit.n_output_max);
+	SIM_EXPECT(s, position < q->submit.n_output_max && t->n_tokens < s->setup.model_len_max,
+		   "request %u: draws token %u of %u", q->ix, position, q->submit.n_output_max);
 	r->slots[r->n] = col_u32(m->run, row);
 	r->tokens[r->n] = token;
 	r->n_top[r->n] = q->submit.n_logprobs;
@@ -172,9 +185,12 @@ static void workers_reply(struct sim *s, const struct msg_step *m)
 {
 	uint32_t n = m->run.n;
 	struct workers_reply r = {
-		.slots = mem_array(uint32_t, n), .tokens = mem_array(uint32_t, n), .n_top = mem_array(uint32_t, n),
-		.ranks = mem_array(uint32_t, n), .top_ids = mem_array(uint32_t, n * (LIMIT_TOP_LOGPROBS + 1)),
-		.top_logprobs = mem_array(float, n * (LIMIT_TOP_LOGPROBS + 1)),
+		.slots = mem_array(uint32_t, n),
+		.tokens = mem_array(uint32_t, n),
+		.n_top = mem_array(uint32_t, n),
+		.ranks = mem_array(uint32_t, n),
+		.top_ids = mem_array(uint32_t, n * (LIMIT_TOP_LOGPROBS + 1)),
+		.top_logprobs = mem_array(float, n *(LIMIT_TOP_LOGPROBS + 1)),
 	};
 	struct msg out = {.type = MSG_step_result};
 
@@ -214,7 +230,8 @@ static uint32_t workers_run(struct sim *s, const struct msg_step *m)
 	workers_grow(s, m);
 	for (uint32_t i = 0; i < m->run.n; i++) {
 		for (uint32_t k = 0; k < i; k++)
-			SIM_EXPECT(s, col_u32(m->run, i) != col_u32(m->run, k), "slot %u runs twice", col_u32(m->run, i));
+			SIM_EXPECT(s, col_u32(m->run, i) != col_u32(m->run, k), "slot %u runs twice",
+				   col_u32(m->run, i));
 		workers_check_row(s, m, i);
 		n_tokens += col_u32(m->run_n, i);
 	}

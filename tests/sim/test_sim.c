@@ -25,7 +25,8 @@ static void on_abort(int sig)
 
 static uint64_t run(const char *program, uint64_t seed, bool verbose, struct sim_counts *counts)
 {
-	snprintf(repeat, sizeof(repeat), "seed %" PRIu64 " failed; again: %s --seed %" PRIu64 " -v\n", seed, program, seed);
+	snprintf(repeat, sizeof(repeat), "seed %" PRIu64 " failed; again: %s --seed %" PRIu64 " -v\n", seed, program,
+		 seed);
 	return sim_run(seed, verbose, counts);
 }
 

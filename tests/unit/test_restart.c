@@ -1,6 +1,7 @@
 /* test_restart.c - the supervisor's restart policy, as scripts of events.
  *
- * A row is "TIME EVENT" and what must hold after it. Config: delays 100 ms to 1000 ms, healthy after 5000 ms, 3 start failures. */
+ * A row is "TIME EVENT" and what must hold after it. Config: delays 100 ms to 1000 ms, healthy after 5000 ms, 3 start
+ * failures. */
 #include "sluice/restart.h"
 
 #include <setjmp.h>
@@ -24,7 +25,10 @@ struct row {
 };
 
 #define NEVER UINT64_MAX
-#define END {0, 0, 0, 0, 0, 1}
+#define END                      \
+	{                        \
+		0, 0, 0, 0, 0, 1 \
+	}
 
 static bool row_is_end(const struct row *r)
 {
@@ -51,15 +55,19 @@ static void run(struct restart *r, const char *name, const struct row *rows)
 		deadline = restart_deadline(r);
 		if (deadline != NEVER) deadline /= NS_PER_MS;
 		if (action != w->action || r->state != w->state || deadline != w->deadline_ms)
-			fail_msg("%s, row %d: action %d, state %d, deadline %llu", name, (int)(w - rows), action, r->state,
-				 (unsigned long long)deadline);
+			fail_msg("%s, row %d: action %d, state %d, deadline %llu", name, (int)(w - rows), action,
+				 r->state, (unsigned long long)deadline);
 		assert_int_equal(restart_is_alive(r), r->state == RESTART_STARTING || r->state == RESTART_RUNNING);
 	}
 }
 
 /* The first step at 10 ms, in every script: a child is started at once. */
-#define FIRST {10, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER}
+#define FIRST                                                       \
+	{                                                           \
+		10, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER \
+	}
 
+/* clang-format off */
 static const struct row good[] = {
 	FIRST,
 	{10, STEP, 0, RESTART_NOTHING, RESTART_STARTING, NEVER},
@@ -168,6 +176,7 @@ static const struct row drain_waiting[] = {
 	END,
 };
 
+/* clang-format on */
 static void scripts(void **state)
 {
 	static const struct {
