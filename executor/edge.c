@@ -196,10 +196,19 @@ static void on_edge_control(uv_poll_t *h, int status, int events)
 static void edge_on_step_result(struct edge *e, const struct msg_step_result *r)
 {
 	uint64_t now = clock_now_ns();
+	struct core_stats st;
 
 	if (r->epoch != e->boot->epoch || !e->serving) return;
 	page_observe(e->slot, HISTOGRAM_step_seconds, (double)(now - e->step_began_ns[r->number % ARRAY_LEN(e->step_began_ns)]) / 1e9);
 	core_on_step_result(e->core, r, now);
+	core_stats(e->core, &st);
+	if (st.results_bad == 0) return;
+	/* The step stays unanswered, and everything would wait for it. A new epoch has the workers forget it, and the
+	 * frontends submit again. */
+	log_error("the workers refused step %llu (status %u) or answered it with other rows; starting over",
+		  (unsigned long long)r->number, r->status);
+	e->exit_code = EXIT_FAILED;
+	uv_stop(&e->loop);
 }
 
 static void edge_read_ring(struct edge *e, uint32_t rank)
