@@ -202,7 +202,8 @@ static void edge_on_step_result(struct edge *e, const struct msg_step_result *r)
 	page_observe(e->slot, HISTOGRAM_step_seconds, (double)(now - e->step_began_ns[r->number % ARRAY_LEN(e->step_began_ns)]) / 1e9);
 	core_on_step_result(e->core, r, now);
 	core_stats(e->core, &st);
-	if (st.results_bad == 0) return;
+	/* After a device error the worker ends itself; its loss, which is on its way, has the step replayed. */
+	if (st.results_bad == 0 || r->status == (uint32_t)-ST_DEVICE) return;
 	/* The step stays unanswered, and everything would wait for it. A new epoch has the workers forget it, and the
 	 * frontends submit again. */
 	log_error("the workers refused step %llu (status %u) or answered it with other rows; starting over",
