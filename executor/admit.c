@@ -134,12 +134,7 @@ void admit_submit(struct core *c, const struct msg_submit *m)
 		route_refuse(c, l, m->client_id, m->attempt, REFUSAL_QUEUE_FULL, text);
 		return;
 	}
-	admit_fit(c, m->n_prompt, text);
-	if (text[0]) {
-		route_refuse(c, l, m->client_id, m->attempt, REFUSAL_TOO_LONG, text);
-		return;
-	}
 	s = seq_new(&c->seqs, m, l, &l->waiting, ++c->arrivals);
 	list_push_back(&l->seqs, &s->lane_link);
-	if (!admit_recheck(c, s)) route_dirty(s);
+	if (!admit_recheck(c, s)) route_dirty(s); /* not too long, and not at its end already */
 }

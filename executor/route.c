@@ -248,12 +248,12 @@ static bool route_send_results(struct core *c, struct lane *l)
 	return true;
 }
 
-static bool route_send_sync(struct core *c, struct lane *l, uint64_t now)
+static void route_send_sync(struct core *c, struct lane *l, uint64_t now)
 {
 	struct route_cols *o = &c->route;
 	struct msg m = {.type = MSG_sync};
 
-	if (now < l->sync_at) return true;
+	if (now < l->sync_at) return;
 	route_reset(o);
 	LIST_EACH(&l->seqs, it, nx) {
 		const struct seq *s = CONTAINER_OF(it, struct seq, lane_link);
@@ -267,10 +267,9 @@ static bool route_send_sync(struct core *c, struct lane *l, uint64_t now)
 				   .client_ids = vec64_view(&o->client_ids),
 				   .attempts = vec32_view(&o->attempts),
 				   .positions = vec32_view(&o->positions)};
-	if (!route_send(c, l, &m)) return false;
+	if (!route_send(c, l, &m)) return;
 	l->sync_number++;
 	l->sync_at = now + c->cfg.sync_interval_ns;
-	return true;
 }
 
 void route_step(struct core *c, uint64_t now)
@@ -279,7 +278,7 @@ void route_step(struct core *c, uint64_t now)
 		struct lane *l = CONTAINER_OF(it, struct lane, link);
 
 		if (!l->paused && route_send_welcome(c, l) && route_send_refusals(c, l) && route_send_results(c, l))
-			(void)route_send_sync(c, l, now);
+			route_send_sync(c, l, now);
 	}
 }
 

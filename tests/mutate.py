@@ -77,7 +77,7 @@ def token_mutants(line):
                 continue
             for r in BINARY[t]:
                 yield line[:a] + r + line[b:], f"{t} -> {r}"
-        elif re.fullmatch(r"\d+[uUlL]*", t) and previous not in ("[",) or re.fullmatch(r"\d+", t):
+        elif re.fullmatch(r"\d+[uUlL]*", t) and not (previous == "[" and TYPE.match(line)):
             n = int(re.match(r"\d+", t).group(0))
             suffix = t[len(re.match(r"\d+", t).group(0)):]
             yield line[:a] + str(n + 1) + suffix + line[b:], f"{t} -> {n + 1}"

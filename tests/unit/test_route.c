@@ -170,6 +170,8 @@ static void a_reaped_incarnation_does_not_come_back(void **state)
 	corebox_hello(&b, 9, 3);
 	assert_int_equal(corebox_stats(&b).dropped_stale, 6);
 	gone(&b, LIMIT_FRONTENDS, 0);
+	gone(&b, UINT32_MAX, 0);
+	corebox_step(&b);
 	corebox_release(&b);
 }
 
