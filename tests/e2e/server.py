@@ -1,6 +1,6 @@
 """A real `sluice serve` for tests, and the question whether anything of it is left.
 
-Every process of a server carries SLUICE_E2E_ID in its environment, so all of them are found, also when their parent is gone."""
+Every process of a server carries E2E_SERVER_ID in its environment, so all of them are found, also when their parent is gone."""
 import json
 import os
 import re
@@ -93,7 +93,7 @@ class Server:
         self.code = None
         argv = [*wrap, SLUICE, "serve", model, "--port", str(self.port), "--host", host, "--served-model-name", name, "--num-frontends", str(frontends), *flags]
         full = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_") and k not in ("XDG_RUNTIME_DIR", "NOTIFY_SOCKET")}
-        full.update({"TMPDIR": self.tmp, "SLUICE_E2E_ID": self.tag, "PYTHONDONTWRITEBYTECODE": "1"})
+        full.update({"TMPDIR": self.tmp, "E2E_SERVER_ID": self.tag, "PYTHONDONTWRITEBYTECODE": "1"})
         if IS_SAN:
             full["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "detect_leaks=1:disable_coredump=1")
             full["UBSAN_OPTIONS"] = "print_stacktrace=1"
@@ -181,7 +181,7 @@ class Server:
 
     def pids(self):
         """{pid: name} of all that live."""
-        needle = b"SLUICE_E2E_ID=" + self.tag.encode()
+        needle = b"E2E_SERVER_ID=" + self.tag.encode()
         out = {}
         for d in os.listdir("/proc"):
             if d.isdigit() and needle in read_proc(int(d), "environ").split(b"\0") and is_alive(int(d)):
