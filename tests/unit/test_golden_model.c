@@ -323,6 +323,10 @@ static const char *model_or_skip(void)
 {
 	const char *path = getenv("SLUICE_MODEL");
 
+#ifdef SLUICE_SAN
+	print_message("SKIPPED: the default model is too slow with sanitizers; the tiny one runs the same code\n");
+	skip();
+#endif
 	if (!path || !*path) path = MODEL_FILE;
 	if (access(path, R_OK) == 0) return path;
 	print_message("SKIPPED: %s is not there (make model)\n", path);
