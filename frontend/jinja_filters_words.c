@@ -62,9 +62,18 @@ FILTER(filter_striptags)
 	return s;
 }
 
+/* indent, truncate and wordwrap take strings only, unlike the filters around them. */
+static struct jv need_text(struct jrun *r, struct jv v)
+{
+	if (v.kind == JV_STR) return v;
+	if (v.kind == JV_UNDEFINED) jv_undefined_error(r, v);
+	else run_error(r, "a string is needed, not %s", jv_type_name(v));
+	return jv_lit("");
+}
+
 FILTER(filter_indent)
 {
-	struct jv s = jv_to_str(r, self), by = a[0], lines;
+	struct jv s = need_text(r, self), by = a[0], lines;
 	bool first = arg_bool(r, a[1], false), blank = arg_bool(r, a[2], false);
 	struct jbuf b;
 	size_t i;
@@ -83,14 +92,15 @@ FILTER(filter_indent)
 
 FILTER(filter_truncate)
 {
-	struct jv s = jv_to_str(r, self), end = jv_given(a[2]) ? jv_to_str(r, a[2]) : jv_lit("..."), cut;
+	struct jv s = self, end = jv_given(a[2]) ? jv_to_str(r, a[2]) : jv_lit("..."), cut;
 	int64_t length = arg_int(r, a[0], 255, INT32_MIN, INT32_MAX), leeway = arg_int(r, a[3], 5, INT32_MIN, INT32_MAX);
 	int64_t end_len = (int64_t)jchars_count(r, end);
 	ptrdiff_t space;
 
 	if (length < end_len) return run_error(r, "expected length >= %lld, got %lld", (long long)end_len, (long long)length);
 	if (leeway < 0) return run_error(r, "expected leeway >= 0, got %lld", (long long)leeway);
-	if ((int64_t)jchars_count(r, s) <= length + leeway) return s;
+	if ((int64_t)jv_length(r, s) <= length + leeway || r->rc) return s; /* a short list, too */
+	s = need_text(r, s);
 	cut = jv_sub(s, 0, jchars_offset(r, s, (size_t)(length - end_len)));
 	space = arg_bool(r, a[1], false) ? -1 : jchars_rfind(r, cut, jv_lit(" "), 0, cut.s.len);
 	if (space >= 0) cut = jv_sub(cut, 0, (size_t)space);
@@ -234,7 +244,7 @@ FILTER(filter_wordwrap)
 {
 	struct wrap w = {.r = r, .width = arg_int(r, a[0], 79, INT32_MIN, INT32_MAX), .break_long = arg_bool(r, a[1], true),
 			 .break_hyphens = arg_bool(r, a[3], true), .eol = jv_lit("\n")};
-	struct jv lines = jchars_splitlines(r, jv_to_str(r, self), false);
+	struct jv lines = jchars_splitlines(r, need_text(r, self), false);
 	size_t i;
 
 	if (jv_given(a[2]) && !jv_is_none(a[2])) w.eol = jv_to_str(r, a[2]);

@@ -323,13 +323,15 @@ static void brace_value(struct jbuf *b, struct jv v, struct jv spec)
 	}
 	if (v.kind == JV_STR && (!f.type || f.type == 's') && f.align != '=') {
 		put_text(b, v, &f, '<');
-	} else if (jv_is_number(v) && (f.type || v.kind != JV_BOOL || !spec.s.len)) {
+	} else if (jv_is_number(v)) {
 		if (v.kind == JV_BOOL && !spec.s.len) {
 			put_text(b, jv_to_str(r, v), &f, '<');
 			return;
 		}
 		if (f.precision > FORMAT_PRECISION_MAX) f.precision = FORMAT_PRECISION_MAX;
-		if (v.kind != JV_FLOAT && (!f.type || strchr("dxXobn", f.type)) && f.precision < 0) put_int(b, jv_as_int(v), v.input, &f);
+		if (v.kind != JV_FLOAT && f.precision >= 0 && (!f.type || strchr("dxXobn", f.type)))
+			run_error(r, "Precision not allowed in integer format specifier");
+		else if (v.kind != JV_FLOAT && (!f.type || strchr("dxXobn", f.type))) put_int(b, jv_as_int(v), v.input, &f);
 		else if (!f.type || strchr("eEfFgG%", f.type)) put_float(b, jv_as_float(v), v.input, &f);
 		else run_error(r, "Unknown format code for object of type '%s'", jv_type_name(v));
 	} else if (!spec.s.len) {

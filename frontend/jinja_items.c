@@ -18,6 +18,7 @@ static struct jseq iterate_chars(struct jrun *r, struct jv v)
 	size_t n = jchars_count(r, v), i, at = 0;
 	struct jv *items = run_alloc(r, n ? n : 1, sizeof(*items));
 
+	v.markup = false; /* iterating Markup gives plain strings */
 	if (!items) return (struct jseq){.step = 1};
 	for (i = 0; i < n; i++) {
 		size_t from = at++;
@@ -196,6 +197,8 @@ struct jv jv_getitem(struct jrun *r, struct jv obj, struct jv key)
 	return jv_given(v) ? v : jv_undefined(JU_ATTR, key, obj.kind);
 }
 
+#define SLICE_STEP_MAX ((jint)1 << 40) /* no sequence is longer */
+
 /* One bound of a slice, clamped as Python does. */
 static jint slice_bound(struct jrun *r, struct jv v, jint fallback, jint n, bool backwards)
 {
@@ -223,7 +226,7 @@ struct jv jv_slice(struct jrun *r, struct jv obj, struct jv start, struct jv sto
 	if (obj.kind == JV_UNDEFINED) return jv_undefined_error(r, obj);
 	if (obj.kind != JV_STR && obj.kind != JV_LIST && obj.kind != JV_TUPLE && obj.kind != JV_RANGE) return no_element(r, obj, jv_lit("slice"));
 	if (by == 0) return run_error(r, "slice step cannot be zero");
-	if (by > INT32_MAX || by < -INT32_MAX) by = by > 0 ? INT32_MAX : -INT32_MAX; /* no sequence is longer */
+	if (by > SLICE_STEP_MAX || by < -SLICE_STEP_MAX) by = by > 0 ? SLICE_STEP_MAX : -SLICE_STEP_MAX;
 	n = (jint)jv_length(r, obj);
 	from = slice_bound(r, start, by > 0 ? 0 : n - 1, n, by < 0);
 	to = slice_bound(r, stop, by > 0 ? n : -1, n, by < 0);
@@ -234,6 +237,13 @@ struct jv jv_slice(struct jrun *r, struct jv obj, struct jv start, struct jv sto
 		struct jv rest = jv_sub(obj, at, obj.s.len - at);
 
 		return jv_sub(rest, 0, jchars_offset(r, rest, count));
+	}
+	if (obj.kind == JV_RANGE) {
+		obj.range.stop = (int32_t)(obj.range.start + (int64_t)to * obj.range.step);
+		obj.range.start = (int32_t)(obj.range.start + (int64_t)from * obj.range.step);
+		obj.range.step = (int32_t)(obj.range.step * by);
+		obj.range.n = count;
+		return obj;
 	}
 	s = jv_iterate(r, obj);
 	if (obj.kind == JV_STR) {

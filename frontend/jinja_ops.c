@@ -308,7 +308,8 @@ static struct jv float_arith(struct jrun *r, int op, double a, double b)
 	if (b == 0) return run_error(r, op == '/' ? "float division by zero" : "float floor division or modulo by zero");
 	if (op == '/') return jv_float(a / b);
 	v = fmod(a, b);
-	if (v != 0 && (v < 0) != (b < 0)) v += b;
+	if (v == 0) v = copysign(0, b);
+	else if ((v < 0) != (b < 0)) v += b;
 	if (op == '%') return jv_float(v);
 	return jv_float(floor((a - v) / b + 0.5));
 }
@@ -328,7 +329,7 @@ struct jv jv_arith(struct jrun *r, int op, struct jv a, struct jv b)
 		if ((a.kind == JV_STR || a.kind == JV_LIST || a.kind == JV_TUPLE) && jv_is_integral(b)) return repeat(r, a, jv_as_int(b));
 		if ((b.kind == JV_STR || b.kind == JV_LIST || b.kind == JV_TUPLE) && jv_is_integral(a)) return repeat(r, b, jv_as_int(a));
 	}
-	if (op == '%' && a.kind == JV_STR && b.kind != JV_UNDEFINED) return format_percent(r, a, b);
+	if (op == '%' && a.kind == JV_STR) return format_percent(r, a, b);
 	return bad_operands(r, op == JOP_POW ? "** or pow()" : name, a, b);
 }
 

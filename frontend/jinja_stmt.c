@@ -245,12 +245,13 @@ struct jv eval_loop_attr(struct jrun *r, struct jv loop, struct jv name)
 	return loop_method(r, loop, name);
 }
 
-/* One turn for each item; seq is not empty. */
-static enum flow run_loop(struct jrun *r, const struct jnode *n, struct jscope *outer, struct jloop *l)
+/* One turn for each item. True when a turn reached the end of the body: as in Jinja2, only that keeps "else" away. */
+static bool run_loop(struct jrun *r, const struct jnode *n, struct jscope *outer, struct jloop *l)
 {
 	struct jscope *s = push_scope(r, outer);
 	struct jv self = {.kind = JV_LOOP, .loop = l};
 	enum flow flow = FLOW_ON;
+	bool completed = false;
 
 	for (l->ix = 0; s && l->ix < l->seq.n && run_step(r); l->ix++) {
 		s->n = 0; /* a fresh scope: what the last turn assigned is gone */
@@ -258,10 +259,11 @@ static enum flow run_loop(struct jrun *r, const struct jnode *n, struct jscope *
 		set_var(r, s, r->template->loop_symbol, self);
 		assign(r, s, n->a, jseq_at(&l->seq, l->ix));
 		flow = exec(r, n->body);
+		completed |= flow == FLOW_ON;
 		if (flow == FLOW_BREAK) break;
 	}
 	r->scope = outer;
-	return FLOW_ON;
+	return completed;
 }
 
 /* The items for which the loop's condition holds. */
@@ -291,8 +293,7 @@ static enum flow exec_loop(struct jrun *r, const struct jnode *n, struct jscope 
 	if (!l || r->rc) return FLOW_ON;
 	*l = (struct jloop){.node = n->recursive ? n : NULL, .scope = outer, .seq = seq, .depth0 = depth0};
 	r->scope = outer;
-	if (seq.n) run_loop(r, n, outer, l);
-	else if (n->other && push_scope(r, outer)) flow = exec(r, n->other);
+	if (!run_loop(r, n, outer, l) && n->other && push_scope(r, outer)) flow = exec(r, n->other);
 	r->scope = scope;
 	return flow;
 }

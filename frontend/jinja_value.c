@@ -120,6 +120,10 @@ static bool hash_value(struct jrun *r, struct jv v, uint64_t *h)
 	size_t i;
 
 	switch (v.kind) {
+	case JV_RANGE:
+		*h = v.range.n;
+		return true;
+	case JV_UNDEFINED:
 	case JV_NONE:
 		*h = 0x9e3779b97f4a7c15ull;
 		return true;
