@@ -4,8 +4,10 @@
 #include "sluice/inspect.h"
 #include "sluice/serve.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int version_main(int argc, char **argv)
 {
@@ -32,10 +34,21 @@ static void usage(FILE *out)
 	fprintf(out, "\n`sluice COMMAND --help` explains a command.\n\nexample:\n  sluice serve model.gguf --port 8000\n");
 }
 
+/* Whoever starts us with a standard descriptor closed would get our sockets there, and writes of others into them. */
+static void stdio_open(void)
+{
+	int fd;
+
+	do fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd > STDERR_FILENO) close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 
+	stdio_open();
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		if (strcmp(name, commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
