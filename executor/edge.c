@@ -84,7 +84,7 @@ static struct lane *edge_lane(struct edge *e, uint32_t frontend, uint32_t incarn
 	zsock_close(lane->sock);
 	lane->sock = NULL;
 	lane->incarnation = incarnation;
-	boot_frontend_path(e->boot, frontend, incarnation, path, sizeof(path));
+	boot_frontend_path(e->boot->ipc_dir, frontend, incarnation, path, sizeof(path));
 	if (zsock_open_push(&lane->sock, e->zctx, &e->loop, path, EDGE_LANE_HWM, on_lane_ready, lane, &err) != ST_OK) {
 		log_error("no lane to frontend %u: %s", frontend, err.text);
 		return NULL;
@@ -368,7 +368,7 @@ static int edge_open(struct edge *e, struct errbuf *err)
 	rc = edge_attach_rings(e, err);
 	if (rc != ST_OK) return rc;
 	e->zctx = zctx_new(e->boot->key, LIMIT_MESSAGE_BYTES);
-	boot_requests_path(e->boot, e->boot->epoch, path, sizeof(path));
+	boot_requests_path(e->boot->ipc_dir, e->boot->epoch, path, sizeof(path));
 	return zsock_open_pull(&e->requests, e->zctx, &e->loop, path, EDGE_REQUESTS_HWM, on_request, e, err);
 }
 

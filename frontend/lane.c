@@ -44,7 +44,7 @@ int lane_open(struct lane_link **out, const struct boot *boot, uv_loop_t *loop, 
 	l->events = *events;
 	strbuf_init(&l->packed, LIMIT_MESSAGE_BYTES);
 	l->zctx = zctx_new(boot->key, LIMIT_MESSAGE_BYTES);
-	boot_frontend_path(boot, boot->index, boot->incarnation, path, sizeof(path));
+	boot_frontend_path(boot->ipc_dir, boot->index, boot->incarnation, path, sizeof(path));
 	rc = zsock_open_pull(&l->pull, l->zctx, loop, path, LANE_HWM, on_lane_message, l, err);
 	if (rc == ST_OK) rc = lane_epoch(l, boot->epoch, err);
 	*out = l; /* on an error, the process ends */
@@ -57,7 +57,7 @@ int lane_epoch(struct lane_link *l, uint64_t epoch, struct errbuf *err)
 
 	zsock_close(l->push);
 	l->push = NULL;
-	boot_requests_path(l->boot, epoch, path, sizeof(path));
+	boot_requests_path(l->boot->ipc_dir, epoch, path, sizeof(path));
 	return zsock_open_push(&l->push, l->zctx, l->loop, path, LANE_HWM, on_lane_ready, l, err);
 }
 

@@ -95,14 +95,14 @@ void boot_send_failed(int exit_code, const char *text)
 	boot_send(&(struct msg){.type = MSG_failed, .failed = {(uint32_t)exit_code, view_of(text, len)}});
 }
 
-void boot_requests_path(const struct boot *b, uint64_t epoch, char *out, size_t cap)
+void boot_requests_path(const char *ipc_dir, uint64_t epoch, char *out, size_t cap)
 {
-	snprintf(out, cap, "%s/requests-%llu", b->ipc_dir, (unsigned long long)epoch);
+	snprintf(out, cap, "%s/requests-%llu", ipc_dir, (unsigned long long)epoch);
 }
 
-void boot_frontend_path(const struct boot *b, uint32_t frontend, uint32_t incarnation, char *out, size_t cap)
+void boot_frontend_path(const char *ipc_dir, uint32_t frontend, uint32_t incarnation, char *out, size_t cap)
 {
-	snprintf(out, cap, "%s/frontend-%u-%u", b->ipc_dir, frontend, incarnation);
+	snprintf(out, cap, "%s/frontend-%u-%u", ipc_dir, frontend, incarnation);
 }
 
 int boot_poll(struct msg *m, void *buf, size_t cap)

@@ -30,9 +30,9 @@ void boot_release(struct boot *b);
 void boot_send_ready(void);
 void boot_send_failed(int exit_code, const char *text);
 
-/* Paths of the sockets. */
-void boot_requests_path(const struct boot *b, uint64_t epoch, char *out, size_t cap);
-void boot_frontend_path(const struct boot *b, uint32_t frontend, uint32_t incarnation, char *out, size_t cap);
+/* Paths of the sockets in the mesh's folder. */
+void boot_requests_path(const char *ipc_dir, uint64_t epoch, char *out, size_t cap);
+void boot_frontend_path(const char *ipc_dir, uint32_t frontend, uint32_t incarnation, char *out, size_t cap);
 
 /* One packet of the control socket, not blocking. ST_AGAIN: none; ST_CLOSED: the supervisor is gone. Packets that are no message are
  * skipped. m's views point into buf. */

@@ -149,6 +149,17 @@ static void on_kid_failed(void *ctx, struct kid *k, int exit_code, const char *t
 	restart_on_failed(&k->restart, exit_code);
 }
 
+/* A process that was killed leaves the socket that it had bound. */
+static void serve_remove_socket(struct serve *s, const struct kid *k)
+{
+	char path[160];
+
+	if (k->kind == KID_FRONTEND) boot_frontend_path(s->mesh.ipc.path, k->index, k->incarnation, path, sizeof(path));
+	else if (k->kind == KID_EXECUTOR) boot_requests_path(s->mesh.ipc.path, s->mesh.epoch, path, sizeof(path));
+	else return;
+	unlink(path);
+}
+
 static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 {
 	struct serve *s = ctx;
@@ -165,6 +176,7 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 	}
 	if (k->kind == KID_FRONTEND)
 		kid_send(serve_executor(s), &(struct msg){.type = MSG_frontend_gone, .frontend_gone = {k->index, k->incarnation}});
+	serve_remove_socket(s, k);
 	restart_on_exited(&k->restart, now);
 }
 
