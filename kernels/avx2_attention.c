@@ -158,6 +158,21 @@ static void avx2_tile_kv32(const struct cpu_attention *a, struct avx2_query *con
 	avx2_tile_queries(a, qs, n, at, n_valid, false);
 }
 
+/* A tile's 2 KiB pieces lie far from each other: the processor's own prefetching would see every one too late. */
+static void avx2_prefetch_tile(const struct cpu_attention *a, size_t at)
+{
+	size_t elem = a->kv.type == GGTYPE_F16 ? 2 : 4, bytes = elem * KBLOCK_LEN * a->head_dim;
+	const char *k = (const char *)a->kv.k + at * elem, *v = (const char *)a->kv.v + at * elem;
+
+	for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(k + i, _MM_HINT_T0);
+	for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(v + i, _MM_HINT_T0);
+}
+
+static size_t avx2_tile_at(const struct cpu_attention *a, const uint32_t *blocks, uint32_t kv_head, uint32_t pos)
+{
+	return ((size_t)blocks[pos / KBLOCK_LEN] * a->kv_heads + kv_head) * KBLOCK_LEN * a->head_dim;
+}
+
 /* All tiles for queries [0, n), which share a sequence and a kv head. */
 static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query *qs, uint32_t n, const uint32_t *blocks,
 				uint32_t kv_head)
@@ -167,8 +182,9 @@ static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query
 
 	for (uint32_t i = 0; i < n; i++) n_positions = max_u32(n_positions, qs[i].n_positions);
 	for (uint32_t pos = 0; pos < n_positions; pos += KBLOCK_LEN) {
-		size_t at = ((size_t)blocks[pos / KBLOCK_LEN] * a->kv_heads + kv_head) * KBLOCK_LEN * a->head_dim;
+		size_t at = avx2_tile_at(a, blocks, kv_head, pos);
 
+		if (pos + KBLOCK_LEN < n_positions) avx2_prefetch_tile(a, avx2_tile_at(a, blocks, kv_head, pos + KBLOCK_LEN));
 		for (uint32_t i = 0; i < n;) {
 			uint32_t valid = 0, len = 0;
 

@@ -52,10 +52,12 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 			CPU_UNROLL
 			for (int t = 0; t < nt; t++) {
 				const int8_t *q = x.q + b * CPU_QBLOCK + t * x.stride + 4 * i;
-				__m256i sum = _mm256_add_epi16(_mm256_maddubs_epi16(lo, avx2_bytes4(q)),
-							       _mm256_maddubs_epi16(hi, avx2_bytes4(q + 16)));
+				__m256i sum = _mm256_maddubs_epi16(lo, avx2_bytes4(q));
 
 				dot[t] = i == 0 ? sum : _mm256_add_epi16(dot[t], sum);
+				CPU_KEEP(dot[t]);
+				dot[t] = _mm256_add_epi16(dot[t], _mm256_maddubs_epi16(hi, avx2_bytes4(q + 16)));
+				CPU_KEEP(dot[t]);
 			}
 		}
 		CPU_UNROLL
@@ -69,6 +71,7 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 			}
 			acc[t] = _mm256_fmadd_ps(_mm256_mul_ps(d, avx2_scale_at(x.scale, x.stride, t, b)),
 						 _mm256_cvtepi32_ps(wide), acc[t]);
+			CPU_KEEP(acc[t]);
 		}
 		if (!has_min) continue;
 		d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 16)));
@@ -98,6 +101,7 @@ CPU_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 				__m256i sum = _mm256_madd_epi16(pairs, ones);
 
 				dot[t] = i == 0 ? sum : _mm256_add_epi32(dot[t], sum);
+				CPU_KEEP(dot[t]);
 			}
 		}
 		CPU_UNROLL

@@ -30,6 +30,10 @@
 #define CPU_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* Ends an expression: without it gcc reorders the integer sums of an unrolled tile until its vectors no longer fit the
+ * registers. */
+#define CPU_KEEP(vector) __asm__("" : "+x"(vector))
+
 /* How a matrix lies in memory (kmat.layout). */
 enum cpu_layout {
 	CPU_LAYOUT_ROWS,    /* plain GGUF rows */
