@@ -100,6 +100,7 @@ $(foreach m,$(MAINS),$(eval $(call PROGRAM_RULE,$(m))))
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
 
 include tests/tests.mk
+include tests/bench/bench.mk
 include deploy/deps.mk
 
 clean: ## remove build/

