@@ -505,6 +505,14 @@ static void live_and_die(void)
 		submit(&b, &m);
 		corebox_step(&b);
 	}
+	corebox_hello(&b, 1, 0);
+	corebox_cancel(&b, 0, 1);
+	corebox_step(&b);
+	corebox_lost(&b);
+	corebox_cancel(&b, 0, 2);
+	corebox_ready(&b, 16, 200);
+	corebox_step(&b);
+	corebox_cancel(&b, 0, 3);
 	core_free(NULL);
 	corebox_release(&b);
 }

@@ -283,6 +283,13 @@ static void a_full_lane_keeps_the_welcome_and_the_sync(void **state)
 	corebox_step(&b);
 	corebox_expect(&b, "sync 0.0 n=2 AGAIN\n"
 		       "sync 0.0 n=2\n");
+	/* What comes after the first that was not taken is not even tried. */
+	b.now += NS_PER_S;
+	submit_from(&b, 0, 0, 1, 1);
+	b.send_rc[0] = ST_AGAIN;
+	core_step(b.core, b.now);
+	corebox_expect(&b, "step 1 add[0 5/5] grow[0:0] run[0 0+5s]\n"
+		       "results 0.0 1#1@0[] AGAIN\n");
 	corebox_release(&b);
 }
 
