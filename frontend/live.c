@@ -103,7 +103,7 @@ void lives_free(struct lives *l)
 {
 	if (!l) return;
 	for (int s = 0; s < LIVE_N_STATES; s++)
-		LIST_EACH (&l->in_state[s], it, next) live_free(CONTAINER_OF(it, struct live, link));
+		LIST_EACH(&l->in_state[s], it, next) live_free(CONTAINER_OF(it, struct live, link));
 	map_release(&l->by_id);
 	free(l->cancels);
 	free(l);
@@ -400,12 +400,12 @@ static void lives_on_sync(struct lives *l, const struct msg_sync *m, uint64_t no
 		lives_on_sync_row(l, col_u64(m->client_ids, i), col_u32(m->attempts, i), col_u32(m->positions, i), heal,
 				  now);
 
-	LIST_EACH (&l->in_state[LIVE_HELD], it, next) {
+	LIST_EACH(&l->in_state[LIVE_HELD], it, next) {
 		struct live *r = CONTAINER_OF(it, struct live, link);
 
 		if (r->sync_seen != l->sync_number) live_resubmit(l, r, now);
 	}
-	LIST_EACH (&l->in_state[LIVE_SENT], it, next) {
+	LIST_EACH(&l->in_state[LIVE_SENT], it, next) {
 		struct live *r = CONTAINER_OF(it, struct live, link);
 
 		if (++r->syncs_missed >= LIVES_SYNCS_MISSED) live_resubmit(l, r, now);
@@ -585,7 +585,7 @@ void lives_check(const struct lives *l)
 	for (int s = 0; s < LIVE_N_STATES; s++) {
 		size_t n_state = 0;
 
-		LIST_EACH (&l->in_state[s], it, next) {
+		LIST_EACH(&l->in_state[s], it, next) {
 			const struct live *r = CONTAINER_OF(it, struct live, link);
 
 			CHECK(r->state == (enum live_state)s && map_get(&l->by_id, r->submit.client_id) == r);
