@@ -161,15 +161,7 @@ static void on_request(void *ctx, const void *data, size_t len)
 	}
 }
 
-static void edge_on_worker_state(struct edge *e, const struct msg_worker_state *m)
-{
-	if (e->serving) {
-		core_on_workers_lost(e->core, clock_now_ns());
-		e->serving = false;
-		page_state(e->slot, PAGE_STARTING);
-	}
-	bringup_on_worker(&e->bringup, m->rank, m->alive != 0);
-}
+static void edge_on_worker_state(struct edge *e, const struct msg_worker_state *m);
 
 static void on_edge_control(uv_poll_t *h, int status, int events)
 {
@@ -196,14 +188,15 @@ static void on_edge_control(uv_poll_t *h, int status, int events)
 static void edge_on_step_result(struct edge *e, const struct msg_step_result *r)
 {
 	uint64_t now = clock_now_ns();
-	struct core_stats st;
+	struct core_stats before, after;
 
 	if (r->epoch != e->boot->epoch || !e->serving) return;
+	core_stats(e->core, &before);
 	page_observe(e->slot, HISTOGRAM_step_seconds, (double)(now - e->step_began_ns[r->number % ARRAY_LEN(e->step_began_ns)]) / 1e9);
 	core_on_step_result(e->core, r, now);
-	core_stats(e->core, &st);
+	core_stats(e->core, &after);
 	/* After a device error the worker ends itself; its loss, which is on its way, has the step replayed. */
-	if (st.results_bad == 0 || r->status == (uint32_t)-ST_DEVICE) return;
+	if (after.results_bad == before.results_bad || r->status == (uint32_t)-ST_DEVICE) return;
 	/* The step stays unanswered, and everything would wait for it. A new epoch has the workers forget it, and the
 	 * frontends submit again. */
 	log_error("the workers refused step %llu (status %u) or answered it with other rows; starting over",
@@ -231,6 +224,17 @@ static void edge_read_ring(struct edge *e, uint32_t rank)
 		e->exit_code = EXIT_FAILED;
 		uv_stop(&e->loop);
 	}
+}
+
+static void edge_on_worker_state(struct edge *e, const struct msg_worker_state *m)
+{
+	edge_read_ring(e, 0); /* a step that it answered before its death is not to blame */
+	if (e->serving) {
+		core_on_workers_lost(e->core, clock_now_ns());
+		e->serving = false;
+		page_state(e->slot, PAGE_STARTING);
+	}
+	bringup_on_worker(&e->bringup, m->rank, m->alive != 0);
 }
 
 static void on_edge_reply(uv_poll_t *h, int status, int events)
@@ -270,7 +274,7 @@ static void edge_show(struct edge *e)
 
 	core_stats(e->core, &s);
 	page_gauge(p, GAUGE_running, (double)s.n_running);
-	page_gauge(p, GAUGE_waiting, (double)s.n_waiting);
+	page_gauge(p, GAUGE_waiting, (double)(s.n_waiting + s.n_suspects));
 	page_gauge(p, GAUGE_kv_usage, s.blocks_total ? (double)s.blocks_used / (double)s.blocks_total : 0);
 	page_gauge(p, GAUGE_blocks_total, (double)s.blocks_total);
 	page_gauge(p, GAUGE_blocks_used, (double)s.blocks_used);
