@@ -165,6 +165,16 @@ static bool slot_is_well(const struct page_slot *s, uint64_t now_ns, uint64_t he
 	return atomic_load(&s->state) == PAGE_SERVING && (beat >= now_ns || now_ns - beat <= heartbeat_max_ns);
 }
 
+/* Whether the mesh cannot serve without it. A frontend that has died leaves its siblings, who adopt new connections: only at the
+ * first start do all of them count. */
+static bool slot_is_missed(const struct page_slot *s, enum page_owner owner)
+{
+	enum page_state state = (enum page_state)atomic_load(&s->state);
+
+	if (owner != OWNER_FRONTEND) return true;
+	return atomic_load(&s->incarnation) == 0 && (state == PAGE_EMPTY || state == PAGE_STARTING || state == PAGE_LOADING);
+}
+
 static void health_of(const struct page *p, enum page_owner owner, const char *what, uint64_t now_ns,
 		      uint64_t heartbeat_max_ns, struct page_health *out)
 {
@@ -176,7 +186,11 @@ static void health_of(const struct page *p, enum page_owner owner, const char *w
 		bool stale = state == PAGE_SERVING;
 
 		if (slot_is_well(&s[i], now_ns, heartbeat_max_ns)) continue;
-		if (!out->ready) continue; /* the first one found is named */
+		if (out->detail[0]) continue; /* the first one found is named */
+		if (!slot_is_missed(&s[i], owner)) {
+			snprintf(out->detail, sizeof(out->detail), "%s %u is being restarted", what, i);
+			continue;
+		}
 		out->ready = false;
 		out->phase = stale ? "not responding" : page_state_name(state);
 		out->progress = (double)atomic_load(&s[i].progress) / 1000.0;

@@ -137,7 +137,22 @@ static void health_names_the_part_that_is_not_well(void **state)
 	assert_false(h.ready);
 	assert_false(h.live);
 	assert_string_equal(h.detail, "worker 0 is not responding");
-	page_state(&p->frontends[1], PAGE_DEAD);
+	page_state(&p->frontends[1], PAGE_DEAD); /* its sibling serves */
+	page_health(p, NOW, NS_PER_S, &h);
+	assert_true(h.ready);
+	assert_string_equal(h.detail, "frontend 1 is being restarted");
+	page_state(&p->executor, PAGE_DEAD);
+	memset(&h, 0, sizeof(h));
+	page_health(p, NOW, NS_PER_S, &h);
+	assert_false(h.ready);
+	assert_string_equal(h.detail, "executor 0 is dead");
+	serve(&p->executor);
+	page_state(&p->frontends[1], PAGE_STARTING);
+	page_health(p, NOW, NS_PER_S, &h);
+	assert_false(h.ready); /* never yet ready */
+	atomic_store(&p->frontends[1].incarnation, 1);
+	page_health(p, NOW, NS_PER_S, &h);
+	assert_true(h.ready);
 	atomic_store(&p->draining, 1);
 	page_health(p, NOW, NS_PER_S, &h);
 	assert_string_equal(h.phase, "draining");
