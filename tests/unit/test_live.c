@@ -22,6 +22,7 @@
 #include "common/mem.h"
 #include "common/status.h"
 #include "proto/ids.h"
+#include "tests/support/leak.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -759,18 +760,31 @@ static void a_step_is_bounded(void **state)
 	release(&b);
 }
 
+/* Ended, cancelled, and those that live when everything is freed. */
+static void all_memory_comes_back(void **state)
+{
+	size_t before;
+
+	run_scripts(state); /* what is allocated once is there now */
+	before = leak_bytes_used();
+	run_scripts(state);
+	assert_int_equal(leak_bytes_used(), before);
+}
+
 static void free_accepts_null(void **state)
 {
 	lives_free(NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(run_scripts),       cmocka_unit_test(submit_is_complete),
 		cmocka_unit_test(log_probabilities), cmocka_unit_test(columns_that_do_not_fit),
-		cmocka_unit_test(a_step_is_bounded), cmocka_unit_test(free_accepts_null),
+		cmocka_unit_test(a_step_is_bounded), cmocka_unit_test(all_memory_comes_back),
+		cmocka_unit_test(free_accepts_null),
 	};
 
+	leak_exact(argv);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
