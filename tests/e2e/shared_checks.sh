@@ -20,7 +20,7 @@ bad=0
 if [ -f "$shared/tools/probe_http.py" ]; then
 	for k in 1 4; do
 		run "probe_http, $k frontends" -- tests/e2e/with_server.py --frontends $k --model-name smollm2 -- \
-			python3 "$shared/tools/probe_http.py" --base-url '{url}' --model smollm2 || bad=1
+			python3 "$shared/tools/probe_http.py" --base-url '{url}' --model smollm2 --timeout 60 || bad=1
 	done
 else
 	skip "probe_http"
