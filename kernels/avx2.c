@@ -187,6 +187,54 @@ void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_
 	}
 }
 
+bool avx2_best(const float *x, uint32_t n, uint32_t *best)
+{
+	const __m256 lowest = _mm256_set1_ps(-INFINITY), limit = _mm256_set1_ps(INFINITY);
+	__m256 max = lowest, good = _mm256_cmp_ps(limit, limit, _CMP_EQ_OQ);
+	float lanes[8], top = -INFINITY;
+
+	for (uint32_t i = 0; i < n; i += 8) {
+		__m256i mask = avx2_mask(min_u32(8, n - i));
+		__m256 v = i + 8 <= n ? _mm256_loadu_ps(x + i)
+				      : _mm256_blendv_ps(lowest, _mm256_maskload_ps(x + i, mask), _mm256_castsi256_ps(mask));
+
+		good = _mm256_and_ps(good, _mm256_cmp_ps(v, limit, _CMP_LT_OQ));
+		max = _mm256_max_ps(v, max);
+	}
+	_mm256_storeu_ps(lanes, max);
+	for (int i = 0; i < 8; i++) top = fmaxf(top, lanes[i]);
+	if (_mm256_movemask_ps(good) != 0xff || top == -INFINITY) return false;
+	for (uint32_t i = 0; i < n; i += 8) {
+		__m256i mask = avx2_mask(min_u32(8, n - i));
+		__m256 v = i + 8 <= n ? _mm256_loadu_ps(x + i)
+				      : _mm256_blendv_ps(lowest, _mm256_maskload_ps(x + i, mask), _mm256_castsi256_ps(mask));
+		int found = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_set1_ps(top), _CMP_EQ_OQ));
+
+		if (!found) continue;
+		*best = i + (uint32_t)__builtin_ctz((unsigned)found);
+		return true;
+	}
+	return false;
+}
+
+void avx2_chunk_sums(double *sums, const float *p, uint32_t n)
+{
+	for (uint32_t from = 0; from < n; from += SAMPLER_CHUNK) {
+		uint32_t end = min_u32(n, from + SAMPLER_CHUNK);
+		__m256d sum[2] = {_mm256_setzero_pd(), _mm256_setzero_pd()};
+		double parts[4];
+
+		for (uint32_t i = from; i < end; i += 8) {
+			__m256 v = i + 8 <= end ? _mm256_loadu_ps(p + i) : _mm256_maskload_ps(p + i, avx2_mask(end - i));
+
+			sum[0] = _mm256_add_pd(sum[0], _mm256_cvtps_pd(_mm256_castps256_ps128(v)));
+			sum[1] = _mm256_add_pd(sum[1], _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
+		}
+		_mm256_storeu_pd(parts, _mm256_add_pd(sum[0], sum[1]));
+		sums[from / SAMPLER_CHUNK] = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+	}
+}
+
 double avx2_softmax_terms(float *p, const float *x, uint32_t n, float max, float inv_t)
 {
 	__m256d sum[2] = {_mm256_setzero_pd(), _mm256_setzero_pd()};
@@ -220,5 +268,5 @@ const struct cpu_level cpu_level_avx2 = {
 	.rope = avx2_rope,
 	.kv_store = avx2_kv_store,
 	.attention = avx2_attention,
-	.softmax_terms = avx2_softmax_terms,
+	.sampler = {avx2_best, avx2_softmax_terms, avx2_chunk_sums},
 };

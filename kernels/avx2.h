@@ -12,6 +12,8 @@ void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_
 		   uint32_t head_dim);
 void avx2_attention(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head, uint32_t head_end,
 		    float *scratch);
+bool avx2_best(const float *x, uint32_t n, uint32_t *best);
+void avx2_chunk_sums(double *sums, const float *p, uint32_t n);
 double avx2_softmax_terms(float *p, const float *x, uint32_t n, float max, float inv_t);
 void avx2_product(const struct cpu_product *p, uint32_t row, uint32_t row_end);
 

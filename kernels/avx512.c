@@ -13,5 +13,5 @@ const struct cpu_level cpu_level_avx512 = {
 	.rope = avx2_rope,
 	.kv_store = avx2_kv_store,
 	.attention = avx2_attention,
-	.softmax_terms = avx2_softmax_terms,
+	.sampler = {avx2_best, avx2_softmax_terms, avx2_chunk_sums},
 };

@@ -10,6 +10,7 @@
 #define SLUICE_CPU_H
 
 #include "kernels/kdev.h"
+#include "kernels/sampler.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -103,8 +104,7 @@ struct cpu_level {
 	/* Heads [head, head_end), which share one kv head, of tokens [token, token_end), which belong to one sequence. */
 	void (*attention)(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head,
 			  uint32_t head_end, float *scratch);
-	/* p[i] = exp((x[i] - max) * inv_t); returns the sum, in an order that depends on n alone. */
-	double (*softmax_terms)(float *p, const float *x, uint32_t n, float max, float inv_t);
+	struct sampler_math sampler;
 };
 
 extern const struct cpu_level cpu_level_ref, cpu_level_avx2, cpu_level_avx512;

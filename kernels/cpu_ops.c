@@ -326,7 +326,7 @@ static void cpu_run_sample(struct cpu_thread *t, struct cpu_op *op, uint32_t beg
 				    .vocab = vocab,
 				    .params = params,
 				    .banned = params->n_banned ? op->u.sample.banned + params->banned_at : NULL,
-				    .softmax_terms = t->dev->level->softmax_terms,
+				    .math = &t->dev->level->sampler,
 				    .hash_logits = t->dev->opts.hash_logits,
 				    .p = (float *)t->scratch};
 

@@ -138,8 +138,8 @@ struct kops {
 	void (*gather)(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
 	/* out[n] from logits (n, vocab), vLLM order: ban, temperature (0: argmax), min_p, top_k (ties with the k-th stay),
 	 * top_p (drop from the bottom while the cumulative probability <= 1 - top_p, on the distribution after top_k), draw with
-	 * Philox4x32-10 keyed by seed, counter (choice, position). A row with a NaN or no finite logit gives token UINT32_MAX.
-	 * Logits are not changed. Rows are independent. */
+	 * Philox4x32-10 keyed by seed, counter (choice, position). A row with a NaN, +infinity or no finite logit gives token
+	 * UINT32_MAX. Logits are not changed. Rows are independent. */
 	void (*sample)(struct kdev *d, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
 		       const struct ksample *params, const uint32_t *banned);
 };

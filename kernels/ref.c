@@ -192,6 +192,28 @@ static void ref_attention(const struct cpu_attention *a, uint32_t token, uint32_
 	}
 }
 
+static bool ref_best(const float *x, uint32_t n, uint32_t *best)
+{
+	float max = -INFINITY;
+	bool bad = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		bad |= !(x[i] < INFINITY);
+		if (!(x[i] > max)) continue;
+		max = x[i];
+		*best = i;
+	}
+	return !bad && max > -INFINITY;
+}
+
+static void ref_chunk_sums(double *sums, const float *p, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		if (i % SAMPLER_CHUNK == 0) sums[i / SAMPLER_CHUNK] = 0;
+		sums[i / SAMPLER_CHUNK] += p[i];
+	}
+}
+
 static double ref_softmax_terms(float *p, const float *x, uint32_t n, float max, float inv_t)
 {
 	double sum = 0;
@@ -213,5 +235,5 @@ const struct cpu_level cpu_level_ref = {
 	.rope = ref_rope,
 	.kv_store = ref_kv_store,
 	.attention = ref_attention,
-	.softmax_terms = ref_softmax_terms,
+	.sampler = {ref_best, ref_softmax_terms, ref_chunk_sums},
 };

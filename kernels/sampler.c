@@ -14,7 +14,6 @@
 #define SAMPLER_BINS 4096
 #define SAMPLER_BIN_SCALE 128.0f    /* bins a unit of scaled logit: the last bin begins at exp(-32) of the best */
 #define SAMPLER_TEMPERATURE_MIN 1e-5f /* below it vLLM takes the argmax too */
-#define SAMPLER_CHUNK 64
 
 struct sampler_bins {
 	double mass[SAMPLER_BINS];
@@ -26,36 +25,35 @@ struct sampler_member {
 	uint32_t id;
 };
 
-/* The parts of s->p's workspace behind the terms. */
+/* The parts of s->p's workspace: terms; bins, later chunk sums; members of a bin; the row without what is banned. */
+static size_t sampler_terms_bytes(uint32_t vocab)
+{
+	return align_up((size_t)vocab * sizeof(float), 64);
+}
+
+static size_t sampler_bins_bytes(uint32_t vocab)
+{
+	return align_up(max_size(sizeof(struct sampler_bins), div_up(vocab, SAMPLER_CHUNK) * sizeof(double)), 64);
+}
+
 static struct sampler_bins *sampler_bins_of(const struct sampler *s)
 {
-	return (struct sampler_bins *)((char *)s->p + align_up((size_t)s->vocab * sizeof(float), 64));
+	return (struct sampler_bins *)((char *)s->p + sampler_terms_bytes(s->vocab));
 }
 
 static struct sampler_member *sampler_members_of(const struct sampler *s)
 {
-	return (struct sampler_member *)(sampler_bins_of(s) + 1);
+	return (struct sampler_member *)((char *)sampler_bins_of(s) + sampler_bins_bytes(s->vocab));
+}
+
+static float *sampler_copy_of(const struct sampler *s)
+{
+	return (float *)(sampler_members_of(s) + s->vocab);
 }
 
 size_t sampler_scratch_bytes(uint32_t vocab)
 {
-	return align_up((size_t)vocab * sizeof(float), 64) + sizeof(struct sampler_bins) +
-	       align_up((size_t)vocab * sizeof(struct sampler_member), 64) + align_up((size_t)vocab * sizeof(float), 64);
-}
-
-/* Largest value, lowest index on a tie. False when there is a NaN or +infinity, or nothing finite. */
-static bool sampler_best(const float *z, uint32_t n, uint32_t *best)
-{
-	float max = -INFINITY;
-	bool bad = false;
-
-	for (uint32_t i = 0; i < n; i++) {
-		bad |= !(z[i] < INFINITY);
-		if (!(z[i] > max)) continue;
-		max = z[i];
-		*best = i;
-	}
-	return !bad && max > -INFINITY;
+	return 2 * sampler_terms_bytes(vocab) + sampler_bins_bytes(vocab) + (size_t)vocab * sizeof(struct sampler_member);
 }
 
 static uint32_t sampler_bin(float z, float max, float inv_t)
@@ -144,48 +142,39 @@ static void sampler_top_p(struct sampler *s, const float *z, float max, float in
 	}
 }
 
-static double sampler_sum(const float *p, uint32_t n)
+/* Sums in chunks, which the draw skips whole; they take the place of the bins, which nobody needs any more. */
+static double sampler_total(struct sampler *s)
 {
-	double sum[4] = {0};
-	uint32_t i = 0;
+	double *sums = (double *)sampler_bins_of(s), total = 0;
 
-	for (; i + 4 <= n; i += 4)
-		for (uint32_t j = 0; j < 4; j++) sum[j] += p[i + j];
-	for (; i < n; i++) sum[0] += p[i];
-	return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-/* Sums in pieces, so that the draw can skip whole pieces: both must add in the same order. */
-static double sampler_total(const float *p, uint32_t n)
-{
-	double total = 0;
-
-	for (uint32_t i = 0; i < n; i += SAMPLER_CHUNK) total += sampler_sum(p + i, min_u32(SAMPLER_CHUNK, n - i));
+	s->math->chunk_sums(sums, s->p, s->vocab);
+	for (uint32_t i = 0; i < div_up(s->vocab, SAMPLER_CHUNK); i++) total += sums[i];
 	return total;
 }
 
-static uint32_t sampler_draw(const float *p, uint32_t n, double target)
+static uint32_t sampler_draw(const struct sampler *s, double target)
 {
-	uint32_t last = 0, i = 0;
+	const double *sums = (const double *)sampler_bins_of(s);
+	uint32_t n_chunks = (uint32_t)div_up(s->vocab, SAMPLER_CHUNK), chunk = 0, last = 0, end;
 	double at = 0;
 
-	for (; i < n; i += SAMPLER_CHUNK) {
-		double chunk = sampler_sum(p + i, min_u32(SAMPLER_CHUNK, n - i));
+	while (chunk + 1 < n_chunks && at + sums[chunk] <= target) at += sums[chunk++];
+	end = min_u32((chunk + 1) * SAMPLER_CHUNK, s->vocab);
+	for (uint32_t i = chunk * SAMPLER_CHUNK; i < end; i++) {
+		if (s->p[i] == 0) continue;
+		last = i + 1;
+		at += s->p[i];
+		if (at > target) break;
+	}
+	if (last) return last - 1;
+	/* The target was rounded up to the total, and the last chunk has nothing: the last token that was kept. */
+	for (last = s->vocab; last > 1 && s->p[last - 1] == 0;) last--;
+	return last - 1;
+}
 
-		if (at + chunk > target) break;
-		at += chunk;
-	}
-	if (i >= n) i = (n - 1) / SAMPLER_CHUNK * SAMPLER_CHUNK; /* the target was rounded up to the total */
-	for (; i < n; i++) {
-		if (p[i] == 0) continue;
-		last = i;
-		at += p[i];
-		if (at > target) return i;
-	}
-	if (p[last] != 0) return last;
-	for (i = n; i-- > 0;)
-		if (p[i] != 0) return i;
-	return 0;
+static bool sampler_is_greedy(const struct ksample *params)
+{
+	return !(params->temperature >= SAMPLER_TEMPERATURE_MIN); /* a NaN too */
 }
 
 bool sampler_keep(struct sampler *s, double *total)
@@ -196,29 +185,29 @@ bool sampler_keep(struct sampler *s, double *total)
 	float inv_t;
 
 	if (params->n_banned) {
-		float *copy = (float *)((char *)sampler_members_of(s) +
-					align_up((size_t)s->vocab * sizeof(struct sampler_member), 64));
+		float *copy = sampler_copy_of(s);
 
 		memcpy(copy, z, s->vocab * sizeof(float));
 		for (uint32_t i = 0; i < params->n_banned; i++)
 			if (s->banned[i] < s->vocab && copy[s->banned[i]] < INFINITY) copy[s->banned[i]] = -INFINITY;
 		z = copy;
 	}
-	if (!sampler_best(z, s->vocab, &best)) return false;
-	if (!(params->temperature >= SAMPLER_TEMPERATURE_MIN)) {
+	if (!s->math->best(z, s->vocab, &best)) return false;
+	s->best = best;
+	if (sampler_is_greedy(params)) {
 		memset(s->p, 0, s->vocab * sizeof(float));
 		s->p[best] = 1;
 		*total = 1;
 		return true;
 	}
 	inv_t = 1.0f / params->temperature;
-	s->softmax_terms(s->p, z, s->vocab, z[best], inv_t);
+	s->math->softmax_terms(s->p, z, s->vocab, z[best], inv_t);
 	if (params->min_p > 0)
 		for (uint32_t i = 0; i < s->vocab; i++)
 			if (s->p[i] < params->min_p && i != best) s->p[i] = 0;
 	if (params->top_k > 0 && params->top_k < s->vocab) sampler_top_k(s, z, z[best], inv_t);
 	if (params->top_p < 1) sampler_top_p(s, z, z[best], inv_t);
-	*total = sampler_total(s->p, s->vocab);
+	*total = sampler_total(s);
 	return true;
 }
 
@@ -230,8 +219,8 @@ static void sampler_logprobs(struct sampler *s, struct ksampled *out)
 	float top[KTOP_MAX];
 	double lse;
 
-	if (!sampler_best(x, s->vocab, &best)) return;
-	lse = (double)x[best] + log(s->softmax_terms(s->p, x, s->vocab, x[best], 1));
+	if (!s->math->best(x, s->vocab, &best)) return;
+	lse = (double)x[best] + log(s->math->softmax_terms(s->p, x, s->vocab, x[best], 1));
 	out->logprob = (float)((double)x[out->token] - lse);
 	out->rank = 1;
 	for (uint32_t i = 0; i < s->vocab; i++) {
@@ -251,10 +240,21 @@ static void sampler_logprobs(struct sampler *s, struct ksampled *out)
 	for (uint32_t i = 0; i < n; i++) out->top_logprobs[i] = (float)((double)top[i] - lse);
 }
 
+/* In [0, 1), 53 bits. */
+static double sampler_uniform(const struct ksample *params)
+{
+	const uint32_t key[2] = {(uint32_t)params->seed, (uint32_t)(params->seed >> 32)};
+	const uint32_t counter[4] = {params->choice, params->position, 0, 0};
+	uint32_t r[4];
+
+	kphilox(key, counter, r);
+	return (double)(((uint64_t)r[0] << 32 | r[1]) >> 11) * 0x1p-53;
+}
+
 void sampler_run(struct sampler *s, struct ksampled *out)
 {
 	const struct ksample *params = s->params;
-	double total, u;
+	double total;
 
 	memset(out, 0, sizeof(*out));
 	if (s->hash_logits) out->logits_hash = XXH3_64bits(s->logits, s->vocab * sizeof(float));
@@ -262,14 +262,6 @@ void sampler_run(struct sampler *s, struct ksampled *out)
 		out->token = UINT32_MAX;
 		return;
 	}
-	{
-		const uint32_t key[2] = {(uint32_t)params->seed, (uint32_t)(params->seed >> 32)};
-		const uint32_t counter[4] = {params->choice, params->position, 0, 0};
-		uint32_t r[4];
-
-		kphilox(key, counter, r);
-		u = (double)(((uint64_t)r[0] << 32 | r[1]) >> 11) * 0x1p-53;
-	}
-	out->token = sampler_draw(s->p, s->vocab, u * total);
+	out->token = sampler_is_greedy(params) ? s->best : sampler_draw(s, sampler_uniform(params) * total);
 	if (params->want_logprob || params->n_top) sampler_logprobs(s, out);
 }

@@ -6,14 +6,26 @@
 
 #include "kernels/kernels.h"
 
+#define SAMPLER_CHUNK 64
+
+/* Passes over a row, by level; each gives bits that depend on the row alone. */
+struct sampler_math {
+	/* Largest value, lowest index on a tie. False when there is a NaN or +infinity, or nothing finite. */
+	bool (*best)(const float *x, uint32_t n, uint32_t *best);
+	/* p[i] = exp((x[i] - max) * inv_t); returns the sum. */
+	double (*softmax_terms)(float *p, const float *x, uint32_t n, float max, float inv_t);
+	/* Sums of SAMPLER_CHUNK elements each, the last one of what is left. */
+	void (*chunk_sums)(double *sums, const float *p, uint32_t n);
+};
+
 struct sampler {
 	const float *logits; /* (vocab), not changed */
 	uint32_t vocab;
 	const struct ksample *params;
 	const uint32_t *banned; /* (params->n_banned) */
-	/* p[i] = exp((x[i] - max) * inv_t); returns the sum */
-	double (*softmax_terms)(float *p, const float *x, uint32_t n, float max, float inv_t);
+	const struct sampler_math *math;
 	bool hash_logits;
+	uint32_t best;  /* set by sampler_keep(): the largest logit that may be drawn */
 	float *p; /* workspace of sampler_scratch_bytes(vocab); afterwards the kept terms, 0 for what is dropped */
 };
 

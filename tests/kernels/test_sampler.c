@@ -10,7 +10,7 @@ static void sampler_of(struct sampler *s, const float *logits, uint32_t vocab, c
 		       const uint32_t *banned)
 {
 	*s = (struct sampler){.logits = logits, .vocab = vocab, .params = params, .banned = banned,
-			      .softmax_terms = level->softmax_terms, .p = aligned_alloc(64, align_up(sampler_scratch_bytes(vocab), 64))};
+			      .math = &level->sampler, .p = aligned_alloc(64, align_up(sampler_scratch_bytes(vocab), 64))};
 }
 
 static bool case_is_ours(const json_t *params)
