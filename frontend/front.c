@@ -57,9 +57,9 @@ static int front_send(void *ctx, const struct msg *m)
 	struct front *f = ctx;
 	int rc = lane_send(f->lane, m);
 
-	/* What can never be sent must not be tried for ever; nothing within the limits is that long. */
+	/* ST_LIMIT ends its request: it could never be sent. Anything else is lost, which the protocol repairs. */
 	if (rc != ST_OK && rc != ST_AGAIN) log_error("a %s message was not sent: %s", msg_type_name(m->type), status_text(rc));
-	return rc == ST_AGAIN ? ST_AGAIN : ST_OK;
+	return rc == ST_AGAIN || rc == ST_LIMIT ? rc : ST_OK;
 }
 
 /* ---- events ---- */
