@@ -73,7 +73,8 @@ void avx2_rms_norm(float *out, const float *x, const float *w, uint32_t dim, flo
 	uint32_t i = 0;
 
 	for (; i + 8 <= dim; i += 8)
-		_mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), scale), _mm256_loadu_ps(w + i)));
+		_mm256_storeu_ps(out + i,
+				 _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), scale), _mm256_loadu_ps(w + i)));
 	if (i < dim) {
 		__m256i mask = avx2_mask(dim - i);
 		__m256 v = _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), scale);
@@ -139,7 +140,8 @@ static uint32_t avx2_rope_neox(float *head, const float *cos_sin, uint32_t rot_d
 void avx2_rope(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style)
 {
 	uint32_t half = rot_dim / 2;
-	uint32_t i = style == KROPE_NEOX ? avx2_rope_neox(head, cos_sin, rot_dim) : avx2_rope_norm(head, cos_sin, rot_dim);
+	uint32_t i =
+		style == KROPE_NEOX ? avx2_rope_neox(head, cos_sin, rot_dim) : avx2_rope_norm(head, cos_sin, rot_dim);
 
 	for (; i < half; i++) {
 		uint32_t first = style == KROPE_NEOX ? i : 2 * i;
@@ -196,7 +198,8 @@ bool avx2_best(const float *x, uint32_t n, uint32_t *best)
 	for (uint32_t i = 0; i < n; i += 8) {
 		__m256i mask = avx2_mask(min_u32(8, n - i));
 		__m256 v = i + 8 <= n ? _mm256_loadu_ps(x + i)
-				      : _mm256_blendv_ps(lowest, _mm256_maskload_ps(x + i, mask), _mm256_castsi256_ps(mask));
+				      : _mm256_blendv_ps(lowest, _mm256_maskload_ps(x + i, mask),
+							 _mm256_castsi256_ps(mask));
 
 		good = _mm256_and_ps(good, _mm256_cmp_ps(v, limit, _CMP_LT_OQ));
 		max = _mm256_max_ps(v, max);
@@ -207,7 +210,8 @@ bool avx2_best(const float *x, uint32_t n, uint32_t *best)
 	for (uint32_t i = 0; i < n; i += 8) {
 		__m256i mask = avx2_mask(min_u32(8, n - i));
 		__m256 v = i + 8 <= n ? _mm256_loadu_ps(x + i)
-				      : _mm256_blendv_ps(lowest, _mm256_maskload_ps(x + i, mask), _mm256_castsi256_ps(mask));
+				      : _mm256_blendv_ps(lowest, _mm256_maskload_ps(x + i, mask),
+							 _mm256_castsi256_ps(mask));
 		int found = _mm256_movemask_ps(_mm256_cmp_ps(v, _mm256_set1_ps(top), _CMP_EQ_OQ));
 
 		if (!found) continue;
@@ -225,7 +229,8 @@ void avx2_chunk_sums(double *sums, const float *p, uint32_t n)
 		double parts[4];
 
 		for (uint32_t i = from; i < end; i += 8) {
-			__m256 v = i + 8 <= end ? _mm256_loadu_ps(p + i) : _mm256_maskload_ps(p + i, avx2_mask(end - i));
+			__m256 v =
+				i + 8 <= end ? _mm256_loadu_ps(p + i) : _mm256_maskload_ps(p + i, avx2_mask(end - i));
 
 			sum[0] = _mm256_add_pd(sum[0], _mm256_cvtps_pd(_mm256_castps256_ps128(v)));
 			sum[1] = _mm256_add_pd(sum[1], _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));

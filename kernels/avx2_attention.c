@@ -1,10 +1,10 @@
 /* avx2_attention.c - attention of the AVX2 level: softmax over tiles of KBLOCK_LEN positions, anchored at position 0.
  *
- * Queries are (token, head) pairs that read the same K and V: heads of one group, tokens of one sequence. For each tile: 16
- * scores a query (a lane is a position, K being stored transposed), the new maximum, exp, and the rescaled sum of V (a
- * lane is a dimension). Queries share only loads: what one computes is the same in any company. So pairs are put into
- * one pass of the loops below only when they see the same number of positions of the tile; what lies behind that
- * is never read into a sum (it may be anything, NaN included). */
+ * Queries are (token, head) pairs that read the same K and V: heads of one group, tokens of one sequence. For each
+ * tile: 16 scores a query (a lane is a position, K being stored transposed), the new maximum, exp, and the rescaled sum
+ * of V (a lane is a dimension). Queries share only loads: what one computes is the same in any company. So pairs are
+ * put into one pass of the loops below only when they see the same number of positions of the tile; what lies behind
+ * that is never read into a sum (it may be anything, NaN included). */
 #include "kernels/avx2_math.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ CPU_INLINE __m256 avx2_kv_load(const void *p, size_t at, const bool f16)
 }
 
 CPU_INLINE void avx2_scores(struct avx2_query *const *qs, const int n, const void *k, size_t at, uint32_t head_dim,
-			     const bool f16)
+			    const bool f16)
 {
 	__m256 s[AVX2_SCORE_QUERIES][2];
 
@@ -78,16 +78,15 @@ static void avx2_softmax_tile(struct avx2_query *q, uint32_t n_valid, float scal
 }
 
 /* Dimensions d..d + 8 * nv of o = o * rescale + p V. */
-CPU_INLINE void avx2_values(struct avx2_query *const *qs, const int n, const int nv, const void *v, size_t at, uint32_t d,
-			     uint32_t head_dim, uint32_t n_valid, const bool f16)
+CPU_INLINE void avx2_values(struct avx2_query *const *qs, const int n, const int nv, const void *v, size_t at,
+			    uint32_t d, uint32_t head_dim, uint32_t n_valid, const bool f16)
 {
 	__m256 o[AVX2_VALUE_QUERIES][4];
 
 	CPU_UNROLL
-	for (int j = 0; j < n; j++)
-		CPU_UNROLL
-		for (int i = 0; i < nv; i++)
-			o[j][i] = _mm256_mul_ps(_mm256_loadu_ps(qs[j]->o + d + 8 * i), _mm256_set1_ps(qs[j]->rescale));
+	for (int j = 0; j < n; j++) CPU_UNROLL
+	for (int i = 0; i < nv; i++)
+		o[j][i] = _mm256_mul_ps(_mm256_loadu_ps(qs[j]->o + d + 8 * i), _mm256_set1_ps(qs[j]->rescale));
 	at += d;
 	for (uint32_t pos = 0; pos < n_valid; pos++, at += head_dim) {
 		__m256 row[4];
@@ -103,13 +102,12 @@ CPU_INLINE void avx2_values(struct avx2_query *const *qs, const int n, const int
 		}
 	}
 	CPU_UNROLL
-	for (int j = 0; j < n; j++)
-		CPU_UNROLL
-		for (int i = 0; i < nv; i++) _mm256_storeu_ps(qs[j]->o + d + 8 * i, o[j][i]);
+	for (int j = 0; j < n; j++) CPU_UNROLL
+	for (int i = 0; i < nv; i++) _mm256_storeu_ps(qs[j]->o + d + 8 * i, o[j][i]);
 }
 
 CPU_INLINE void avx2_values_all(struct avx2_query *const *qs, const int n, const void *v, size_t at, uint32_t head_dim,
-				 uint32_t n_valid, const bool f16)
+				uint32_t n_valid, const bool f16)
 {
 	uint32_t d = 0;
 
@@ -132,7 +130,7 @@ CPU_INLINE void avx2_values_all(struct avx2_query *const *qs, const int n, const
 
 /* One tile for n queries that all see n_valid of its positions. at: where (block, kv head) begins in K and V. */
 CPU_INLINE void avx2_tile_queries(const struct cpu_attention *a, struct avx2_query *const *qs, uint32_t n, size_t at,
-				   uint32_t n_valid, const bool f16)
+				  uint32_t n_valid, const bool f16)
 {
 	const void *k = a->kv.k, *v = a->kv.v;
 	uint32_t i = 0;
@@ -147,7 +145,8 @@ CPU_INLINE void avx2_tile_queries(const struct cpu_attention *a, struct avx2_que
 	if (n - i == 1) avx2_values_all(qs + i, 1, v, at, a->head_dim, n_valid, f16);
 }
 
-static void avx2_tile_f16(const struct cpu_attention *a, struct avx2_query *const *qs, uint32_t n, size_t at, uint32_t n_valid)
+static void avx2_tile_f16(const struct cpu_attention *a, struct avx2_query *const *qs, uint32_t n, size_t at,
+			  uint32_t n_valid)
 {
 	avx2_tile_queries(a, qs, n, at, n_valid, true);
 }
@@ -174,8 +173,8 @@ static size_t avx2_tile_at(const struct cpu_attention *a, const uint32_t *blocks
 }
 
 /* All tiles for queries [0, n), which share a sequence and a kv head. */
-static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query *qs, uint32_t n, const uint32_t *blocks,
-				uint32_t kv_head)
+static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query *qs, uint32_t n,
+				const uint32_t *blocks, uint32_t kv_head)
 {
 	struct avx2_query *group[CPU_ATTN_QUERIES];
 	uint32_t n_positions = 0;
@@ -184,12 +183,14 @@ static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query
 	for (uint32_t pos = 0; pos < n_positions; pos += KBLOCK_LEN) {
 		size_t at = avx2_tile_at(a, blocks, kv_head, pos);
 
-		if (pos + KBLOCK_LEN < n_positions) avx2_prefetch_tile(a, avx2_tile_at(a, blocks, kv_head, pos + KBLOCK_LEN));
+		if (pos + KBLOCK_LEN < n_positions)
+			avx2_prefetch_tile(a, avx2_tile_at(a, blocks, kv_head, pos + KBLOCK_LEN));
 		for (uint32_t i = 0; i < n;) {
 			uint32_t valid = 0, len = 0;
 
 			for (; i < n; i++) {
-				uint32_t mine = qs[i].n_positions > pos ? min_u32(KBLOCK_LEN, qs[i].n_positions - pos) : 0;
+				uint32_t mine =
+					qs[i].n_positions > pos ? min_u32(KBLOCK_LEN, qs[i].n_positions - pos) : 0;
 
 				if (mine == 0) continue;
 				if (len > 0 && mine != valid) break;

@@ -16,7 +16,8 @@ CPU_INLINE __m256 avx2_exp(__m256 x)
 
 	/* x is the second operand: what max and min return when there is a NaN. */
 	x = _mm256_min_ps(_mm256_set1_ps(88.72f), _mm256_max_ps(lowest, x));
-	n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+	n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(1.44269504f)),
+			    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 	r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0.693359375f), x);
 	r = _mm256_fnmadd_ps(n, _mm256_set1_ps(-2.12194440e-4f), r);
 	y = _mm256_set1_ps(1.9875691500e-4f);

@@ -1,12 +1,12 @@
 /* avx2_product.c - matrix products of the AVX2 level.
  *
  * Weights lie in groups of 8 rows (pack.h), so lane r of an accumulator belongs to row r of the group and no sum ever
- * crosses lanes. For each (row, token) the order of f32 operations is the order of columns, whatever the number of tokens:
- * tiles of up to AVX2_TOKENS tokens only share the unpacking of weights.
+ * crosses lanes. For each (row, token) the order of f32 operations is the order of columns, whatever the number of
+ * tokens: tiles of up to AVX2_TOKENS tokens only share the unpacking of weights.
  *
- * Quantized: in a block of 32 columns, unsigned nibbles times int8 are added in int16 (8 sums of at most 2 * 15 * 128 fit),
- * widened once, and scaled once. Q8_0 moves the sign of the weight to the activation for vpmaddubsw; a pair is at most
- * 2 * 128 * 127, so each is widened at once. */
+ * Quantized: in a block of 32 columns, unsigned nibbles times int8 are added in int16 (8 sums of at most 2 * 15 * 128
+ * fit), widened once, and scaled once. Q8_0 moves the sign of the weight to the activation for vpmaddubsw; a pair is at
+ * most 2 * 128 * 127, so each is widened at once. */
 #include "kernels/avx2_math.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ CPU_INLINE __m256 avx2_scale_at(const float *p, size_t stride, int t, uint32_t b
 }
 
 CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, const bool has_min,
-			      __m256 *acc)
+			     __m256 *acc)
 {
 	const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
 
@@ -76,8 +76,7 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 		if (!has_min) continue;
 		d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 16)));
 		CPU_UNROLL
-		for (int t = 0; t < nt; t++)
-			acc[t] = _mm256_fmadd_ps(d, avx2_scale_at(x.ssum, x.stride, t, b), acc[t]);
+		for (int t = 0; t < nt; t++) acc[t] = _mm256_fmadd_ps(d, avx2_scale_at(x.ssum, x.stride, t, b), acc[t]);
 	}
 }
 
@@ -116,12 +115,13 @@ CPU_INLINE __m256 avx2_column(const uint8_t *w, const enum ggtype type, uint32_t
 {
 	if (type == GGTYPE_F32) return _mm256_loadu_ps((const float *)w + (size_t)c * 8);
 	if (type == GGTYPE_F16) return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w + c));
-	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)w + c)), 16));
+	return _mm256_castsi256_ps(
+		_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)w + c)), 16));
 }
 
 /* Even and odd columns are summed apart: two chains hide the latency of the additions. */
 CPU_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const float *x, uint32_t ld_x, uint32_t cols,
-			       const int nt, __m256 *acc)
+			      const int nt, __m256 *acc)
 {
 	__m256 odd[AVX2_TOKENS];
 	uint32_t c = 0;
@@ -142,7 +142,8 @@ CPU_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const fl
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) {
 		if (c < cols)
-			acc[t] = _mm256_fmadd_ps(avx2_column(w, type, c), _mm256_set1_ps(x[(size_t)t * ld_x + c]), acc[t]);
+			acc[t] = _mm256_fmadd_ps(avx2_column(w, type, c), _mm256_set1_ps(x[(size_t)t * ld_x + c]),
+						 acc[t]);
 		acc[t] = _mm256_add_ps(acc[t], odd[t]);
 	}
 }
@@ -167,7 +168,7 @@ CPU_INLINE void avx2_put(const struct kmat_out *o, uint32_t i, uint32_t row, uin
 
 /* One group of rows, nt tokens from token i. `type` is constant where this is inlined. */
 CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
-			   uint32_t lanes, uint32_t i, const int nt)
+			  uint32_t lanes, uint32_t i, const int nt)
 {
 	uint32_t cols = p->o->w->cols;
 	__m256 acc[AVX2_TOKENS];
@@ -190,23 +191,30 @@ CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, c
 }
 
 CPU_INLINE void avx2_group(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
-			    uint32_t lanes)
+			   uint32_t lanes)
 {
 	uint32_t i = 0;
 
 	for (; i + AVX2_TOKENS <= p->n; i += AVX2_TOKENS) avx2_tile(p, type, w, row, lanes, i, AVX2_TOKENS);
 	switch (p->n - i) {
-	case 3: avx2_tile(p, type, w, row, lanes, i, 3); break;
-	case 2: avx2_tile(p, type, w, row, lanes, i, 2); break;
-	case 1: avx2_tile(p, type, w, row, lanes, i, 1); break;
-	default: break;
+	case 3:
+		avx2_tile(p, type, w, row, lanes, i, 3);
+		break;
+	case 2:
+		avx2_tile(p, type, w, row, lanes, i, 2);
+		break;
+	case 1:
+		avx2_tile(p, type, w, row, lanes, i, 1);
+		break;
+	default:
+		break;
 	}
 }
 
-#define AVX2_GROUP(name, type)                                                                                        \
-	static void name(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes)                 \
-	{                                                                                                             \
-		avx2_group(p, type, w, row, lanes);                                                                   \
+#define AVX2_GROUP(name, type)                                                                        \
+	static void name(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes) \
+	{                                                                                             \
+		avx2_group(p, type, w, row, lanes);                                                   \
 	}
 AVX2_GROUP(avx2_group_q4_0, GGTYPE_Q4_0)
 AVX2_GROUP(avx2_group_q4_1, GGTYPE_Q4_1)
@@ -255,7 +263,8 @@ static void avx2_group_rows(const struct cpu_product *p, uint32_t row, uint32_t 
 	float *rows = p->tile, *columns = p->tile + (size_t)8 * cols;
 
 	for (uint32_t r = 0; r < lanes; r++) {
-		int rc = kdequant_row(w->type, (const char *)w->data + (row + r) * row_bytes, rows + (size_t)r * cols, cols);
+		int rc = kdequant_row(w->type, (const char *)w->data + (row + r) * row_bytes, rows + (size_t)r * cols,
+				      cols);
 
 		CHECK(rc == ST_OK); /* mat_bytes has refused the others */
 	}
@@ -278,12 +287,24 @@ void avx2_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 			continue;
 		}
 		switch ((int)m->type) {
-		case GGTYPE_Q4_0: avx2_group_q4_0(p, w, row, lanes); break;
-		case GGTYPE_Q4_1: avx2_group_q4_1(p, w, row, lanes); break;
-		case GGTYPE_Q8_0: avx2_group_q8_0(p, w, row, lanes); break;
-		case GGTYPE_F16: avx2_group_f16(p, w, row, lanes); break;
-		case GGTYPE_BF16: avx2_group_bf16(p, w, row, lanes); break;
-		default: avx2_group_f32(p, w, row, lanes); break;
+		case GGTYPE_Q4_0:
+			avx2_group_q4_0(p, w, row, lanes);
+			break;
+		case GGTYPE_Q4_1:
+			avx2_group_q4_1(p, w, row, lanes);
+			break;
+		case GGTYPE_Q8_0:
+			avx2_group_q8_0(p, w, row, lanes);
+			break;
+		case GGTYPE_F16:
+			avx2_group_f16(p, w, row, lanes);
+			break;
+		case GGTYPE_BF16:
+			avx2_group_bf16(p, w, row, lanes);
+			break;
+		default:
+			avx2_group_f32(p, w, row, lanes);
+			break;
 		}
 	}
 }

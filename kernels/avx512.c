@@ -1,5 +1,5 @@
-/* avx512.c - the table of the AVX-512 level: products on groups of 16 rows with VNNI; the rest is the AVX2 level's, which
- * memory bounds on these processors just the same. */
+/* avx512.c - the table of the AVX-512 level: products on groups of 16 rows with VNNI; the rest is the AVX2 level's,
+ * which memory bounds on these processors just the same. */
 #include "kernels/avx2.h"
 #include "kernels/avx512.h"
 

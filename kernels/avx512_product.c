@@ -1,9 +1,9 @@
-/* avx512_product.c - matrix products of the AVX-512 level. See avx2_product.c; a group has 16 rows, and vpdpbusd adds four
- * products of an unsigned and a signed byte to an int32 at once. Q8_0 weights are stored with an offset of 128 (pack.h),
- * which the sum of the block's activations takes back, exactly.
+/* avx512_product.c - matrix products of the AVX-512 level. See avx2_product.c; a group has 16 rows, and vpdpbusd adds
+ * four products of an unsigned and a signed byte to an int32 at once. Q8_0 weights are stored with an offset of 128
+ * (pack.h), which the sum of the block's activations takes back, exactly.
  *
- * Tests compile this file a second time with an emulation of the instructions (tests/kernels/test_kernel_avx512.c), so it
- * uses nothing of avx2_math.h. */
+ * Tests compile this file a second time with an emulation of the instructions (tests/kernels/test_kernel_avx512.c), so
+ * it uses nothing of avx2_math.h. */
 #include "kernels/avx512.h"
 
 #include "kernels/avx2.h"
@@ -40,8 +40,8 @@ CPU_INLINE __m512 avx512_halfs(const uint8_t *p)
 	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, const bool has_min,
-			       __m512 *acc)
+CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt,
+			       const bool has_min, __m512 *acc)
 {
 	const __m512i low = _mm512_set1_epi8(15);
 
@@ -96,8 +96,8 @@ CPU_INLINE void avx512_tile_q8(const uint8_t *w, struct avx512_rows x, uint32_t 
 
 			CPU_UNROLL
 			for (int t = 0; t < nt; t++)
-				dot[t] = _mm512_dpbusd_epi32(dot[t], v,
-							     avx512_bytes4(x.q + b * CPU_QBLOCK + t * x.stride + 4 * i));
+				dot[t] = _mm512_dpbusd_epi32(
+					dot[t], v, avx512_bytes4(x.q + b * CPU_QBLOCK + t * x.stride + 4 * i));
 		}
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++)
@@ -139,7 +139,8 @@ CPU_INLINE void avx512_tile_f32(const uint8_t *w, const enum ggtype type, const 
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) {
 		if (c < cols)
-			acc[t] = _mm512_fmadd_ps(avx512_column(w, type, c), _mm512_set1_ps(x[(size_t)t * ld_x + c]), acc[t]);
+			acc[t] = _mm512_fmadd_ps(avx512_column(w, type, c), _mm512_set1_ps(x[(size_t)t * ld_x + c]),
+						 acc[t]);
 		acc[t] = _mm512_add_ps(acc[t], odd[t]);
 	}
 }
@@ -194,17 +195,24 @@ CPU_INLINE void avx512_group(const struct cpu_product *p, const enum ggtype type
 	for (; i + 8 <= p->n; i += 8) avx512_tile(p, type, w, row, lanes, i, 8);
 	for (; i + 4 <= p->n; i += 4) avx512_tile(p, type, w, row, lanes, i, 4);
 	switch (p->n - i) {
-	case 3: avx512_tile(p, type, w, row, lanes, i, 3); break;
-	case 2: avx512_tile(p, type, w, row, lanes, i, 2); break;
-	case 1: avx512_tile(p, type, w, row, lanes, i, 1); break;
-	default: break;
+	case 3:
+		avx512_tile(p, type, w, row, lanes, i, 3);
+		break;
+	case 2:
+		avx512_tile(p, type, w, row, lanes, i, 2);
+		break;
+	case 1:
+		avx512_tile(p, type, w, row, lanes, i, 1);
+		break;
+	default:
+		break;
 	}
 }
 
-#define AVX512_GROUP(name, type)                                                                                      \
-	static void name(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes)                 \
-	{                                                                                                             \
-		avx512_group(p, type, w, row, lanes);                                                                 \
+#define AVX512_GROUP(name, type)                                                                      \
+	static void name(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes) \
+	{                                                                                             \
+		avx512_group(p, type, w, row, lanes);                                                 \
 	}
 AVX512_GROUP(avx512_group_q4_0, GGTYPE_Q4_0)
 AVX512_GROUP(avx512_group_q4_1, GGTYPE_Q4_1)
@@ -253,12 +261,24 @@ void avx512_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 			continue;
 		}
 		switch ((int)m->type) {
-		case GGTYPE_Q4_0: avx512_group_q4_0(p, w, row, lanes); break;
-		case GGTYPE_Q4_1: avx512_group_q4_1(p, w, row, lanes); break;
-		case GGTYPE_Q8_0: avx512_group_q8_0(p, w, row, lanes); break;
-		case GGTYPE_F16: avx512_group_f16(p, w, row, lanes); break;
-		case GGTYPE_BF16: avx512_group_bf16(p, w, row, lanes); break;
-		default: avx512_group_f32(p, w, row, lanes); break;
+		case GGTYPE_Q4_0:
+			avx512_group_q4_0(p, w, row, lanes);
+			break;
+		case GGTYPE_Q4_1:
+			avx512_group_q4_1(p, w, row, lanes);
+			break;
+		case GGTYPE_Q8_0:
+			avx512_group_q8_0(p, w, row, lanes);
+			break;
+		case GGTYPE_F16:
+			avx512_group_f16(p, w, row, lanes);
+			break;
+		case GGTYPE_BF16:
+			avx512_group_bf16(p, w, row, lanes);
+			break;
+		default:
+			avx512_group_f32(p, w, row, lanes);
+			break;
 		}
 	}
 }

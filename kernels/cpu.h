@@ -15,12 +15,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define CPU_UNIT_ROWS 16    /* weight rows an item of a product has: a multiple of every level's group */
-#define CPU_TILE_ROWS 24    /* 8 plain rows and 16 interleaved ones, where weights are dequantized first */
-#define CPU_ATTN_TOKENS 8   /* tokens of one sequence that an attention item takes together */
-#define CPU_ATTN_QUERIES 32 /* (token, head) pairs that an attention pass keeps state for */
-#define CPU_QBLOCK 32       /* columns a block of quantized activations has */
-#define CPU_SCALE_MIN 1e-30f /* blocks of smaller activations count as zeros: 1 / scale must stay finite */
+#define CPU_UNIT_ROWS    16     /* weight rows an item of a product has: a multiple of every level's group */
+#define CPU_TILE_ROWS    24     /* 8 plain rows and 16 interleaved ones, where weights are dequantized first */
+#define CPU_ATTN_TOKENS  8      /* tokens of one sequence that an attention item takes together */
+#define CPU_ATTN_QUERIES 32     /* (token, head) pairs that an attention pass keeps state for */
+#define CPU_QBLOCK       32     /* columns a block of quantized activations has */
+#define CPU_SCALE_MIN    1e-30f /* blocks of smaller activations count as zeros: 1 / scale must stay finite */
 
 #define CPU_INLINE static inline __attribute__((always_inline))
 
@@ -101,7 +101,8 @@ struct cpu_level {
 	void (*rope)(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
 	void (*kv_store)(const struct kkv *kv, const float *k, const float *v, uint32_t slot, uint32_t kv_heads,
 			 uint32_t head_dim);
-	/* Heads [head, head_end), which share one kv head, of tokens [token, token_end), which belong to one sequence. */
+	/* Heads [head, head_end), which share one kv head, of tokens [token, token_end), which belong to one sequence.
+	 */
 	void (*attention)(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head,
 			  uint32_t head_end, float *scratch);
 	struct sampler_math sampler;
@@ -117,8 +118,8 @@ struct cpu_thread {
 	struct cpu_dev *dev;
 	uint32_t ix;
 	pthread_t handle;
-	char *scratch;  /* dev->thread_scratch bytes */
-	bool prepared;  /* the current operation's private preparation (quantized rows) is in scratch */
+	char *scratch; /* dev->thread_scratch bytes */
+	bool prepared; /* the current operation's private preparation (quantized rows) is in scratch */
 };
 
 struct cpu_op {
@@ -244,11 +245,11 @@ void *cpu_pages_alloc(size_t bytes);
 void cpu_pages_free(void *ptr, size_t bytes);
 
 /* The operations of kernels.h but for `name`, for a level's table. */
-#define CPU_OPS(level_name)                                                                                           \
-	{                                                                                                             \
-		.name = level_name, .mat_bytes = cpu_mat_bytes, .mat_load = cpu_mat_load, .embed = cpu_embed,         \
-		.rms_norm = cpu_rms_norm, .matmul = cpu_matmul, .rope = cpu_rope, .kv_store = cpu_kv_store,           \
-		.attention = cpu_attention, .silu_mul = cpu_silu_mul, .gather = cpu_gather, .sample = cpu_sample      \
+#define CPU_OPS(level_name)                                                                                      \
+	{                                                                                                        \
+		.name = level_name, .mat_bytes = cpu_mat_bytes, .mat_load = cpu_mat_load, .embed = cpu_embed,    \
+		.rms_norm = cpu_rms_norm, .matmul = cpu_matmul, .rope = cpu_rope, .kv_store = cpu_kv_store,      \
+		.attention = cpu_attention, .silu_mul = cpu_silu_mul, .gather = cpu_gather, .sample = cpu_sample \
 	}
 
 size_t cpu_mat_bytes(struct kdev *d, enum ggtype type, uint32_t rows, uint32_t cols);
@@ -256,7 +257,8 @@ void cpu_mat_load(struct kdev *d, struct kmat *m, void *dst, enum ggtype type, u
 		  const void *src);
 void cpu_embed(struct kdev *d, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n);
 void cpu_rms_norm(struct kdev *d, float *out, const float *x, const float *w, uint32_t n, uint32_t dim, float eps);
-void cpu_matmul(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs, uint32_t n_outs);
+void cpu_matmul(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs,
+		uint32_t n_outs);
 void cpu_rope(struct kdev *d, float *x, uint32_t ld_x, const uint32_t *positions, uint32_t n, uint32_t n_heads,
 	      uint32_t head_dim, uint32_t rot_dim, const float *cos_sin, enum krope style);
 void cpu_kv_store(struct kdev *d, const struct kkv *kv, const float *k, const float *v, uint32_t ld,

@@ -10,7 +10,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-#define XCR0_AVX 0x06u    /* SSE and AVX registers */
+#define XCR0_AVX    0x06u /* SSE and AVX registers */
 #define XCR0_AVX512 0xe6u /* and mask registers, upper halves, 16 more */
 
 static uint64_t cpu_xcr0(void)
@@ -38,7 +38,8 @@ enum klevel klevel_of_cpu(void)
 
 static const struct cpu_level *cpu_level_at(enum klevel level)
 {
-	static const struct cpu_level *const levels[KLEVEL_COUNT] = {&cpu_level_ref, &cpu_level_avx2, &cpu_level_avx512};
+	static const struct cpu_level *const levels[KLEVEL_COUNT] = {&cpu_level_ref, &cpu_level_avx2,
+								     &cpu_level_avx512};
 
 	return levels[level];
 }

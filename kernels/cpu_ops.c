@@ -1,7 +1,7 @@
 /* cpu_ops.c - the operations of kernels.h on the CPU: what an enqueue records, and how the work is cut into items.
  *
- * An item is the smallest piece that a thread takes: 16 weight rows of a product, a row of a norm, a few tokens of one KV
- * head. The cut changes nothing in the results (see cpu.h). Operations with little work are solo: sharing them would
+ * An item is the smallest piece that a thread takes: 16 weight rows of a product, a row of a norm, a few tokens of one
+ * KV head. The cut changes nothing in the results (see cpu.h). Operations with little work are solo: sharing them would
  * cost more in waiting than it saves. */
 #include "kernels/cpu.h"
 #include "kernels/pack.h"
@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-#define CPU_SOLO_FLOATS 8192  /* about 1 us of a light operation; a barrier costs 0.3 to 1 us */
-#define CPU_ALONE_FLOATS 8192 /* activations that each thread quantizes for itself rather than wait for a shared copy */
+#define CPU_SOLO_FLOATS  8192 /* about 1 us of a light operation; a barrier costs 0.3 to 1 us */
+#define CPU_ALONE_FLOATS 8192 /* activations that each thread quantizes for itself rather than wait for a shared copy \
+			       */
 #define CPU_SILU_ITEM 256
 
 static bool cpu_is_solo(uint64_t n, uint64_t width)
@@ -78,10 +79,12 @@ static void cpu_run_matmul(struct cpu_thread *t, struct cpu_op *op, uint32_t beg
 	uint32_t cols = op->u.matmul.w[0].cols, n = op->u.matmul.n, first = 0;
 	void *xq = op->u.matmul.alone ? t->scratch : t->dev->scratch;
 	size_t own = op->u.matmul.alone ? cpu_xq_stride(cols) * n : 0;
-	struct cpu_product p = {.x = op->u.matmul.x, .ld_x = op->u.matmul.ld_x, .n = n, .tile = (float *)(t->scratch + own)};
+	struct cpu_product p = {
+		.x = op->u.matmul.x, .ld_x = op->u.matmul.ld_x, .n = n, .tile = (float *)(t->scratch + own)};
 
 	if (op->u.matmul.alone && !t->prepared) {
-		for (uint32_t i = 0; i < n; i++) level->quantize(cpu_xq_at(xq, cols, i), p.x + (size_t)i * p.ld_x, cols);
+		for (uint32_t i = 0; i < n; i++)
+			level->quantize(cpu_xq_at(xq, cols, i), p.x + (size_t)i * p.ld_x, cols);
 		t->prepared = true;
 	}
 	for (uint32_t i = 0; i < op->u.matmul.n_outs && begin < end; first = op->u.matmul.item_end[i++]) {
@@ -120,7 +123,8 @@ static void cpu_matmul_rows(struct cpu_dev *d, const float *x, uint32_t ld_x, ui
 	}
 }
 
-void cpu_matmul(struct kdev *base, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs, uint32_t n_outs)
+void cpu_matmul(struct kdev *base, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs,
+		uint32_t n_outs)
 {
 	struct cpu_dev *d = cpu_dev_of(base);
 	uint32_t cols = outs[0].w->cols, chunk = n;
@@ -300,7 +304,8 @@ void cpu_attention(struct kdev *base, float *out, const float *q, uint32_t ld_q,
 	struct cpu_dev *d = cpu_dev_of(base);
 	uint32_t group = heads / kv_heads;
 	uint64_t pairs = (uint64_t)b->n_tokens * kv_heads;
-	/* Long prompts share the loads of K and V between tokens; few tokens are cut finer, so that all threads have work. */
+	/* Long prompts share the loads of K and V between tokens; few tokens are cut finer, so that all threads have
+	 * work. */
 	uint32_t tokens = (uint32_t)min_u64(CPU_ATTN_TOKENS, max_u64(1, pairs / (d->opts.n_threads * 8)));
 	uint32_t heads_item = pairs < d->opts.n_threads ? 1 : group;
 	uint64_t n_items = div_up(b->n_tokens, tokens) * (heads / heads_item);

@@ -1,13 +1,12 @@
 /* cpu_stream.c - the CPU device's stream: a list of recorded operations and the threads that walk it together.
  *
- * Owns the list, the pool and the barrier. Good path: kdev_sync() publishes the list (walk + 1), every thread goes through
- * all operations in order, takes items of each from a shared counter, and meets the others at a barrier before the next
- * one. When the last barrier is passed the list is empty again and the caller returns.
- * A waiting thread spins for spin_ns (a decode step's operations take 10 to 100 us, a sleep and its wake-up cost about
- * 50 us), then sleeps on a futex; that holds for barriers and between syncs, so an idle device burns nothing.
- * Operations that are too small to share (solo) run on thread 0; between two of them nobody waits for anybody.
- * Ways to fail: only at start, when the system has no thread for us.
- * Invariant: outside cpu_stream_walk() nobody but the caller touches the list. */
+ * Owns the list, the pool and the barrier. Good path: kdev_sync() publishes the list (walk + 1), every thread goes
+ * through all operations in order, takes items of each from a shared counter, and meets the others at a barrier before
+ * the next one. When the last barrier is passed the list is empty again and the caller returns. A waiting thread spins
+ * for spin_ns (a decode step's operations take 10 to 100 us, a sleep and its wake-up cost about 50 us), then sleeps on
+ * a futex; that holds for barriers and between syncs, so an idle device burns nothing. Operations that are too small to
+ * share (solo) run on thread 0; between two of them nobody waits for anybody. Ways to fail: only at start, when the
+ * system has no thread for us. Invariant: outside cpu_stream_walk() nobody but the caller touches the list. */
 #include "kernels/cpu.h"
 
 #include "common/clock.h"
@@ -22,10 +21,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CPU_STREAM_SPIN_US 50
-#define CPU_STREAM_SPIN_CROWDED_US 2  /* more threads than cores: whoever spins keeps another one from working */
-#define CPU_STREAM_OPS_MAX (1u << 20) /* a step of the largest model has about 10^4 */
-#define CPU_STREAM_STACK (512 * KIB)  /* level functions keep a few KiB on it */
+#define CPU_STREAM_SPIN_US         50
+#define CPU_STREAM_SPIN_CROWDED_US 2 /* more threads than cores: whoever spins keeps another one from working */
+#define CPU_STREAM_OPS_MAX         (1u << 20)  /* a step of the largest model has about 10^4 */
+#define CPU_STREAM_STACK           (512 * KIB) /* level functions keep a few KiB on it */
 
 static void cpu_stream_pause(void)
 {
@@ -50,8 +49,7 @@ static void cpu_stream_wait(_Atomic uint32_t *word, uint32_t seen, _Atomic uint3
 
 	/* Sequentially consistent with the waker, who changes the word first and looks for sleepers then. */
 	atomic_fetch_add(sleepers, 1);
-	while (atomic_load(word) == seen)
-		syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+	while (atomic_load(word) == seen) syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
 	atomic_fetch_sub(sleepers, 1);
 }
 

@@ -6,10 +6,12 @@
 static dequant_block_fn *dequant_function(enum ggtype type)
 {
 #define DEQUANT_CASE(type_name, function) \
-	case GGTYPE_##type_name: return function;
+	case GGTYPE_##type_name:          \
+		return function;
 	switch ((int)type) {
 		DEQUANT_FUNCTIONS(DEQUANT_CASE)
-	default: return NULL;
+	default:
+		return NULL;
 	}
 #undef DEQUANT_CASE
 }
@@ -26,14 +28,17 @@ int kdequant_row(enum ggtype type, const void *row, float *out, uint64_t cols)
 	dequant_block_fn *function;
 
 	switch ((int)type) {
-	case GGTYPE_F32: memcpy(out, row, cols * 4); return ST_OK;
+	case GGTYPE_F32:
+		memcpy(out, row, cols * 4);
+		return ST_OK;
 	case GGTYPE_F16:
 		for (uint64_t i = 0; i < cols; i++) out[i] = half_load(in + 2 * i);
 		return ST_OK;
 	case GGTYPE_BF16:
 		for (uint64_t i = 0; i < cols; i++) out[i] = half_bf16_to_f32(half_load_u16(in + 2 * i));
 		return ST_OK;
-	default: break;
+	default:
+		break;
 	}
 	function = dequant_function(type);
 	if (!function) return ST_UNSUPPORTED;

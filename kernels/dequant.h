@@ -1,4 +1,5 @@
-/* dequant.h - inside of kdequant_row(): one function a block format, spread over files by family. Private to kernels/. */
+/* dequant.h - inside of kdequant_row(): one function a block format, spread over files by family. Private to kernels/.
+ */
 #ifndef SLUICE_DEQUANT_H
 #define SLUICE_DEQUANT_H
 

@@ -1,8 +1,8 @@
 /* dequant_grids.h - the code books of the IQ1, IQ2 and IQ3 formats, as numbers.
  *
  * They are part of the file format: fixed lattice points chosen by ggml's authors (ggml/src/ggml-common.h, MIT licence,
- * Copyright (c) 2023-2024 The ggml authors). Here each entry holds the indices of its values, packed from the lowest bits:
- * 8 x 2 bits for IQ2 (0, 1, 2: 8, 25, 43) and IQ1 (-1, 0, 1); 4 x 3 bits for IQ3. */
+ * Copyright (c) 2023-2024 The ggml authors). Here each entry holds the indices of its values, packed from the lowest
+ * bits: 8 x 2 bits for IQ2 (0, 1, 2: 8, 25, 43) and IQ1 (-1, 0, 1); 4 x 3 bits for IQ3. */
 #ifndef SLUICE_DEQUANT_GRIDS_H
 #define SLUICE_DEQUANT_GRIDS_H
 

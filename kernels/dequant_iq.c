@@ -1,4 +1,5 @@
-/* dequant_iq.c - the IQ formats (values from a code book), the ternary ones, and the 4-bit floats with shared exponents. */
+/* dequant_iq.c - the IQ formats (values from a code book), the ternary ones, and the 4-bit floats with shared
+ * exponents. */
 #include "kernels/dequant.h"
 #include "kernels/dequant_grids.h"
 
@@ -166,7 +167,8 @@ void dequant_iq1_m(const uint8_t *block, float *out)
 	}
 }
 
-/* Digit `digit` of 5 (or 4) ternary digits in a byte, stored as a fraction of 256: times 3^digit, the carry is the digit. */
+/* Digit `digit` of 5 (or 4) ternary digits in a byte, stored as a fraction of 256: times 3^digit, the carry is the
+ * digit. */
 static float dequant_trit(uint8_t byte, int digit)
 {
 	static const uint8_t power[5] = {1, 3, 9, 27, 81};
@@ -193,8 +195,7 @@ void dequant_tq2_0(const uint8_t *block, float *out)
 
 	for (int half = 0; half < 2; half++)
 		for (int pair = 0; pair < 4; pair++)
-			for (int i = 0; i < 32; i++)
-				*out++ = (float)((block[half * 32 + i] >> (2 * pair) & 3) - 1) * d;
+			for (int i = 0; i < 32; i++) *out++ = (float)((block[half * 32 + i] >> (2 * pair) & 3) - 1) * d;
 }
 
 void dequant_mxfp4(const uint8_t *block, float *out)

@@ -2,10 +2,10 @@
  * (SC'11). No state: a draw is a function of (key, counter), so a replayed request draws the same tokens. */
 #include "kernels/kernels.h"
 
-#define PHILOX_M0 0xD2511F53u
-#define PHILOX_M1 0xCD9E8D57u
-#define PHILOX_W0 0x9E3779B9u /* golden ratio */
-#define PHILOX_W1 0xBB67AE85u /* sqrt(3) - 1 */
+#define PHILOX_M0     0xD2511F53u
+#define PHILOX_M1     0xCD9E8D57u
+#define PHILOX_W0     0x9E3779B9u /* golden ratio */
+#define PHILOX_W1     0xBB67AE85u /* sqrt(3) - 1 */
 #define PHILOX_ROUNDS 10
 
 void kphilox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4])

@@ -89,10 +89,17 @@ int kquant_row(enum ggtype type, const float *x, void *row, uint64_t cols)
 	}
 	for (uint64_t b = 0; b < cols / 32; b++, x += 32) {
 		switch (type) {
-		case GGTYPE_Q8_0: quant_q8_0(x, out + b * 34); break;
-		case GGTYPE_Q4_0: quant_q4_0(x, out + b * 18); break;
-		case GGTYPE_Q4_1: quant_q4_1(x, out + b * 20); break;
-		default: return ST_UNSUPPORTED;
+		case GGTYPE_Q8_0:
+			quant_q8_0(x, out + b * 34);
+			break;
+		case GGTYPE_Q4_0:
+			quant_q4_0(x, out + b * 18);
+			break;
+		case GGTYPE_Q4_1:
+			quant_q4_1(x, out + b * 20);
+			break;
+		default:
+			return ST_UNSUPPORTED;
 		}
 	}
 	return ST_OK;

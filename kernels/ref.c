@@ -1,5 +1,5 @@
-/* ref.c - the plain level: every operation as its formula says, sums in double. The oracle of the other levels, and what
- * runs on a processor without AVX2. Nothing here is meant to be fast. */
+/* ref.c - the plain level: every operation as its formula says, sums in double. The oracle of the other levels, and
+ * what runs on a processor without AVX2. Nothing here is meant to be fast. */
 #include "kernels/cpu.h"
 #include "kernels/half.h"
 
@@ -14,7 +14,8 @@ static void ref_quantize(struct cpu_xq out, const float *x, uint32_t cols)
 		int32_t sum = 0;
 
 		/* As integers, so that a NaN is the largest and comes out in the scale. */
-		for (uint32_t i = 0; i < CPU_QBLOCK; i++) amax_bits = max_u32(amax_bits, half_f32_bits(x[i]) & 0x7fffffff);
+		for (uint32_t i = 0; i < CPU_QBLOCK; i++)
+			amax_bits = max_u32(amax_bits, half_f32_bits(x[i]) & 0x7fffffff);
 		scale = half_bits_f32(amax_bits) / 127.0f;
 		inv = isfinite(scale) && scale >= CPU_SCALE_MIN ? 1.0f / scale : 0.0f;
 		for (uint32_t i = 0; i < CPU_QBLOCK; i++) {
@@ -151,8 +152,8 @@ static void ref_kv_store(const struct kkv *kv, const float *k, const float *v, u
 }
 
 /* One query over all its positions, softmax in two passes. */
-static void ref_attention_one(const struct cpu_attention *a, const float *q, uint32_t n_positions, const uint32_t *blocks,
-			      uint32_t kv_head, float *out, double *acc)
+static void ref_attention_one(const struct cpu_attention *a, const float *q, uint32_t n_positions,
+			      const uint32_t *blocks, uint32_t kv_head, float *out, double *acc)
 {
 	double max = -INFINITY, sum = 0;
 
@@ -164,7 +165,8 @@ static void ref_attention_one(const struct cpu_attention *a, const float *q, uin
 			double score = 0, e;
 
 			for (uint32_t i = 0; i < a->head_dim; i++)
-				score += (double)q[i] * ref_kv_get(a->kv.type, a->kv.k, at + (size_t)i * KBLOCK_LEN + offset);
+				score += (double)q[i] *
+					 ref_kv_get(a->kv.type, a->kv.k, at + (size_t)i * KBLOCK_LEN + offset);
 			score *= a->scale;
 			if (pass == 0) {
 				if (!(score <= max)) max = score; /* lets a NaN through */
@@ -186,8 +188,8 @@ static void ref_attention(const struct cpu_attention *a, uint32_t token, uint32_
 		const uint32_t *blocks = a->b.block_tables + (size_t)a->b.seq_ix[t] * a->b.blocks_max;
 
 		for (uint32_t h = head; h < head_end; h++)
-			ref_attention_one(a, a->q + (size_t)t * a->ld_q + (size_t)h * a->head_dim, a->b.positions[t] + 1,
-					  blocks, h / (a->heads / a->kv_heads),
+			ref_attention_one(a, a->q + (size_t)t * a->ld_q + (size_t)h * a->head_dim,
+					  a->b.positions[t] + 1, blocks, h / (a->heads / a->kv_heads),
 					  a->out + ((size_t)t * a->heads + h) * a->head_dim, (double *)scratch);
 	}
 }

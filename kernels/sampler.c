@@ -11,9 +11,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define SAMPLER_BINS 4096
-#define SAMPLER_BIN_SCALE 128.0f    /* bins a unit of scaled logit: the last bin begins at exp(-32) of the best */
-#define SAMPLER_TEMPERATURE_MIN 1e-5f /* below it vLLM takes the argmax too */
+#define SAMPLER_BINS            4096
+#define SAMPLER_BIN_SCALE       128.0f /* bins a unit of scaled logit: the last bin begins at exp(-32) of the best */
+#define SAMPLER_TEMPERATURE_MIN 1e-5f  /* below it vLLM takes the argmax too */
 
 struct sampler_bins {
 	double mass[SAMPLER_BINS];
@@ -53,7 +53,8 @@ static float *sampler_copy_of(const struct sampler *s)
 
 size_t sampler_scratch_bytes(uint32_t vocab)
 {
-	return 2 * sampler_terms_bytes(vocab) + sampler_bins_bytes(vocab) + (size_t)vocab * sizeof(struct sampler_member);
+	return 2 * sampler_terms_bytes(vocab) + sampler_bins_bytes(vocab) +
+	       (size_t)vocab * sizeof(struct sampler_member);
 }
 
 static uint32_t sampler_bin(float z, float max, float inv_t)

@@ -1,5 +1,5 @@
-/* kernbench.c - speed of the CPU operations beside what the machine can do: GB/s of weights and GMAC/s a product, time of the
- * light operations, and whole decode and prefill steps of a model with SmolLM2-135M's shapes and random weights.
+/* kernbench.c - speed of the CPU operations beside what the machine can do: GB/s of weights and GMAC/s a product, time
+ * of the light operations, and whole decode and prefill steps of a model with SmolLM2-135M's shapes and random weights.
  *
  *   build/bench/kernbench [threads] [level] [part ...]     parts: memory product light step; all by default
  *
@@ -70,7 +70,8 @@ static float *bench_floats(size_t n)
 static void bench_memory(void)
 {
 	size_t bytes = 128 * MIB;
-	uint64_t *a = bench_alloc(bytes), *b = bench_alloc(bytes), sums[4] = {0}, best_read = UINT64_MAX, best_copy = UINT64_MAX;
+	uint64_t *a = bench_alloc(bytes), *b = bench_alloc(bytes), sums[4] = {0}, best_read = UINT64_MAX,
+		 best_copy = UINT64_MAX;
 
 	memset(a, 1, bytes);
 	memset(b, 2, bytes);
@@ -84,8 +85,9 @@ static void bench_memory(void)
 		best_read = min_u64(best_read, mid - start);
 		best_copy = min_u64(best_copy, bench_now_ns() - mid);
 	}
-	printf("memory, one thread: read %.1f GB/s, memcpy %.1f GB/s (read + write)  [%llu]\n", (double)bytes / (double)best_read,
-	       2 * (double)bytes / (double)best_copy, (unsigned long long)(sums[0] + sums[1] + sums[2] + sums[3]) % 10);
+	printf("memory, one thread: read %.1f GB/s, memcpy %.1f GB/s (read + write)  [%llu]\n",
+	       (double)bytes / (double)best_read, 2 * (double)bytes / (double)best_copy,
+	       (unsigned long long)(sums[0] + sums[1] + sums[2] + sums[3]) % 10);
 	kdev_release(dev, a, bytes);
 	kdev_release(dev, b, bytes);
 }
@@ -113,8 +115,8 @@ static void bench_product(enum ggtype type, uint32_t rows, uint32_t cols)
 				best = min_u64(best, bench_now_ns() - start);
 			}
 		}
-		printf("  %-5s %5ux%-5u n=%-4u %8.1f us  %6.1f GB/s  %6.1f GMAC/s\n", ggtype_info(type)->name, rows, cols, ns[j],
-		       (double)best / 1e3, (double)m[0].bytes / (double)best,
+		printf("  %-5s %5ux%-5u n=%-4u %8.1f us  %6.1f GB/s  %6.1f GMAC/s\n", ggtype_info(type)->name, rows,
+		       cols, ns[j], (double)best / 1e3, (double)m[0].bytes / (double)best,
 		       (double)rows * cols * ns[j] / (double)best);
 	}
 	for (uint32_t i = 0; i < copies; i++) kdev_release(dev, m[i].data, m[i].bytes);
@@ -177,7 +179,8 @@ static void bench_layer(struct bench_model *b, int l, const struct kbatch *batch
 	ops->rms_norm(dev, b->h, b->x, b->norm, n, DIM, 1e-5f);
 	ops->matmul(dev, b->h, DIM, n, qkv, 3);
 	ops->rope(dev, b->q, DIM, batch->positions, n, HEADS, HEAD_DIM, HEAD_DIM, b->cos_sin, KROPE_NORM);
-	ops->rope(dev, b->k, KV_HEADS * HEAD_DIM, batch->positions, n, KV_HEADS, HEAD_DIM, HEAD_DIM, b->cos_sin, KROPE_NORM);
+	ops->rope(dev, b->k, KV_HEADS * HEAD_DIM, batch->positions, n, KV_HEADS, HEAD_DIM, HEAD_DIM, b->cos_sin,
+		  KROPE_NORM);
 	ops->kv_store(dev, &b->kv[l], b->k, b->v, KV_HEADS * HEAD_DIM, batch->slots, n, KV_HEADS, HEAD_DIM);
 	ops->attention(dev, b->att, b->q, DIM, &b->kv[l], batch, HEADS, KV_HEADS, HEAD_DIM, 0.125f);
 	ops->matmul(dev, b->att, DIM, n, &o, 1);
@@ -188,12 +191,20 @@ static void bench_layer(struct bench_model *b, int l, const struct kbatch *batch
 }
 
 /* n_seqs sequences, each with `len` tokens after `past` others. Best time in ns of some rounds. */
-static uint64_t bench_step(struct bench_model *b, uint32_t n_seqs, uint32_t len, uint32_t past, int rounds, float temperature)
+static uint64_t bench_step(struct bench_model *b, uint32_t n_seqs, uint32_t len, uint32_t past, int rounds,
+			   float temperature)
 {
 	uint32_t n = n_seqs * len, *ix = b->ix, *tables = ix + 5 * TOKENS_MAX;
-	struct kbatch batch = {.n_tokens = n, .n_seqs = n_seqs, .token_ids = ix, .positions = ix + TOKENS_MAX,
-			       .seq_ix = ix + 2 * TOKENS_MAX, .slots = ix + 3 * TOKENS_MAX, .block_tables = tables,
-			       .blocks_max = 64, .n_out = n_seqs, .out_rows = ix + 4 * TOKENS_MAX};
+	struct kbatch batch = {.n_tokens = n,
+			       .n_seqs = n_seqs,
+			       .token_ids = ix,
+			       .positions = ix + TOKENS_MAX,
+			       .seq_ix = ix + 2 * TOKENS_MAX,
+			       .slots = ix + 3 * TOKENS_MAX,
+			       .block_tables = tables,
+			       .blocks_max = 64,
+			       .n_out = n_seqs,
+			       .out_rows = ix + 4 * TOKENS_MAX};
 	struct kmat_out logits = {.w = &b->table, .out = b->logits, .ld_out = VOCAB};
 	uint64_t best = UINT64_MAX;
 
@@ -229,8 +240,8 @@ static void bench_steps(void)
 {
 	static const struct {
 		uint32_t n_seqs, len, past;
-	} steps[] = {{1, 1, 16}, {1, 1, 500}, {1, 1, 1000}, {2, 1, 100}, {4, 1, 100}, {8, 1, 16}, {8, 1, 500}, {16, 1, 100},
-		     {64, 1, 100}, {1, 128, 0}, {1, 512, 0}};
+	} steps[] = {{1, 1, 16},  {1, 1, 500},  {1, 1, 1000}, {2, 1, 100}, {4, 1, 100}, {8, 1, 16},
+		     {8, 1, 500}, {16, 1, 100}, {64, 1, 100}, {1, 128, 0}, {1, 512, 0}};
 	struct bench_model *b = calloc(1, sizeof(*b));
 
 	bench_model_make(b);
@@ -238,8 +249,8 @@ static void bench_steps(void)
 		uint32_t n = steps[i].n_seqs * steps[i].len;
 		uint64_t ns = bench_step(b, steps[i].n_seqs, steps[i].len, steps[i].past, n > 32 ? 6 : 40, 0);
 
-		printf("  step: %2u sequences x %3u tokens after %4u: %8.2f ms, %7.0f tokens/s\n", steps[i].n_seqs, steps[i].len,
-		       steps[i].past, (double)ns / 1e6, n * 1e9 / (double)ns);
+		printf("  step: %2u sequences x %3u tokens after %4u: %8.2f ms, %7.0f tokens/s\n", steps[i].n_seqs,
+		       steps[i].len, steps[i].past, (double)ns / 1e6, n * 1e9 / (double)ns);
 	}
 	printf("  sampling with temperature adds %.1f us a row\n",
 	       ((double)bench_step(b, 1, 1, 16, 40, 1) - (double)bench_step(b, 1, 1, 16, 40, 0)) / 1e3);
@@ -261,15 +272,17 @@ static void bench_light(void)
 				for (int i = 0; i < 10; i++) {
 					if (op == 0) ops->rms_norm(dev, x, x, w, ns[j], DIM, 1e-5f);
 					if (op == 1) ops->silu_mul(dev, x, x, x, ns[j], FFN);
-					if (op == 2) ops->silu_mul(dev, x, x, x, 1, 8 * 256); /* little work: mostly the barrier */
+					if (op == 2)
+						ops->silu_mul(dev, x, x, x, 1,
+							      8 * 256); /* little work: mostly the barrier */
 				}
 				start = bench_now_ns();
 				bench_sync();
 				best[op] = min_u64(best[op], bench_now_ns() - start);
 			}
 		}
-		printf("  n=%-3u rms_norm(%d) %.2f us, silu_mul(%d) %.2f us; 2048 silus and a barrier %.2f us\n", ns[j], DIM,
-		       (double)best[0] / 1e4, FFN, (double)best[1] / 1e4, (double)best[2] / 1e4);
+		printf("  n=%-3u rms_norm(%d) %.2f us, silu_mul(%d) %.2f us; 2048 silus and a barrier %.2f us\n", ns[j],
+		       DIM, (double)best[0] / 1e4, FFN, (double)best[1] / 1e4, (double)best[2] / 1e4);
 	}
 }
 

@@ -1,5 +1,5 @@
-/* ops_check.h - every operation of a level against the reference, and against itself cut differently. Included by one test
- * program a group of levels: native ones (test_kernel_ops.c), emulated AVX-512 (test_kernel_avx512.c). */
+/* ops_check.h - every operation of a level against the reference, and against itself cut differently. Included by one
+ * test program a group of levels: native ones (test_kernel_ops.c), emulated AVX-512 (test_kernel_avx512.c). */
 #ifndef SLUICE_TESTS_OPS_CHECK_H
 #define SLUICE_TESTS_OPS_CHECK_H
 
@@ -44,12 +44,14 @@ struct ops_product {
 
 static inline struct ops_product ops_product_new(struct rig_rng *r, uint32_t n_max)
 {
-	struct ops_product p = {.n_outs = rig_range(r, 1, 4), .cols = 32 * rig_range(r, 1, 9), .n = rig_range(r, 1, n_max)};
+	struct ops_product p = {
+		.n_outs = rig_range(r, 1, 4), .cols = 32 * rig_range(r, 1, 9), .n = rig_range(r, 1, n_max)};
 
 	p.ld_x = p.cols + rig_range(r, 0, 3) * 8;
 	p.accumulate = rig_u32(r) & 1;
 	p.x = rig_floats(r, (size_t)p.n * p.ld_x);
-	if (rig_u32(r) % 4 == 0) memset(p.x, 0, 64 * sizeof(float) < p.cols * sizeof(float) ? 256 : 128); /* zero blocks */
+	if (rig_u32(r) % 4 == 0)
+		memset(p.x, 0, 64 * sizeof(float) < p.cols * sizeof(float) ? 256 : 128); /* zero blocks */
 	for (uint32_t i = 0; i < p.n_outs; i++) {
 		p.types[i] = ops_mat_types[rig_u32(r) % ARRAY_LEN(ops_mat_types)];
 		p.rows[i] = rig_range(r, 1, 70);
@@ -122,8 +124,8 @@ static inline void ops_check_product(const struct rig_level *level, enum kact ac
 	for (uint32_t i = 0; i < p.n_outs; i++) {
 		uint32_t ld = p.rows[i] + 3;
 
-		snprintf(what, sizeof(what), "%s %s %ux%u n=%u seed %llu", level->name, ggtype_info(p.types[i])->name, p.rows[i],
-			 p.cols, p.n, (unsigned long long)seed);
+		snprintf(what, sizeof(what), "%s %s %ux%u n=%u seed %llu", level->name, ggtype_info(p.types[i])->name,
+			 p.rows[i], p.cols, p.n, (unsigned long long)seed);
 		/* a row of one or two weights has nothing to be relative to: a common floor */
 		for (uint32_t row = 0; row < p.n; row++) {
 			for (uint32_t c = 0; c < ld; c++) {
@@ -177,7 +179,8 @@ static inline void ops_check_embed(const struct rig_level *level, enum kact act,
 /* rms_norm, silu_mul, gather, rope over one random shape; out[j] the results. */
 #define OPS_ROW_RESULTS 6
 
-static inline void ops_rows_run(struct kdev *d, uint64_t seed, bool one_by_one, float **out, uint32_t *n_out, uint32_t *dim_out)
+static inline void ops_rows_run(struct kdev *d, uint64_t seed, bool one_by_one, float **out, uint32_t *n_out,
+				uint32_t *dim_out)
 {
 	struct rig_rng r = {seed};
 	uint32_t n = rig_range(&r, 1, 40), heads = rig_range(&r, 1, 5), head_dim = 2 * rig_range(&r, 1, 50);
@@ -219,8 +222,8 @@ static inline void ops_rows_run(struct kdev *d, uint64_t seed, bool one_by_one, 
 
 static inline void ops_check_rows(const struct rig_level *level, uint64_t seed)
 {
-	static const char *const names[OPS_ROW_RESULTS] = {"rms_norm", "rms_norm in place", "silu_mul", "gather", "rope neox",
-							   "rope norm"};
+	static const char *const names[OPS_ROW_RESULTS] = {"rms_norm", "rms_norm in place", "silu_mul",
+							   "gather",   "rope neox",         "rope norm"};
 	struct kdev *ref = rig_open(&ops_ref, KACT_Q8, 1, 0), *d = rig_open(level, KACT_Q8, 1 + seed % 4, 0);
 	float *want[OPS_ROW_RESULTS], *got[OPS_ROW_RESULTS], *again[OPS_ROW_RESULTS];
 	uint32_t n, dim;
@@ -239,7 +242,8 @@ static inline void ops_check_rows(const struct rig_level *level, uint64_t seed)
 	kdev_close(d);
 }
 
-/* Sequences that were prefilled in one call, or in pieces of `chunk` tokens, over one pool of blocks in random order. */
+/* Sequences that were prefilled in one call, or in pieces of `chunk` tokens, over one pool of blocks in random order.
+ */
 struct ops_attention {
 	uint32_t n_seqs, lens[4], heads, kv_heads, head_dim, blocks_max, n_blocks;
 	uint32_t tables[4 * 16];
@@ -250,7 +254,8 @@ struct ops_attention {
 static inline struct ops_attention ops_attention_new(struct rig_rng *r)
 {
 	static const uint32_t dims[] = {64, 16, 80, 32, 12, 36, 128};
-	struct ops_attention a = {.n_seqs = rig_range(r, 1, 4), .kv_heads = rig_range(r, 1, 3), .blocks_max = 16, .n_blocks = 80};
+	struct ops_attention a = {
+		.n_seqs = rig_range(r, 1, 4), .kv_heads = rig_range(r, 1, 3), .blocks_max = 16, .n_blocks = 80};
 	uint32_t tokens = 0;
 
 	a.heads = a.kv_heads * rig_range(r, 1, 5);
@@ -271,16 +276,22 @@ static inline struct ops_attention ops_attention_new(struct rig_rng *r)
 }
 
 /* One call for n tokens: rows (seq, position) given in order. */
-static inline void ops_attention_call(struct kdev *d, const struct ops_attention *a, const uint32_t *seq, const uint32_t *pos,
-				      const uint32_t *row, uint32_t n, const struct kkv *kv, float *out)
+static inline void ops_attention_call(struct kdev *d, const struct ops_attention *a, const uint32_t *seq,
+				      const uint32_t *pos, const uint32_t *row, uint32_t n, const struct kkv *kv,
+				      float *out)
 {
 	const struct kops *k = kdev_ops(d);
 	uint32_t q_dim = a->heads * a->head_dim, kv_dim = a->kv_heads * a->head_dim;
 	struct rig_buf q = rig_buf_new(d, (size_t)n * q_dim), kb = rig_buf_new(d, (size_t)n * kv_dim);
 	struct rig_buf vb = rig_buf_new(d, (size_t)n * kv_dim), o = rig_buf_new(d, (size_t)n * q_dim);
 	uint32_t *ix = kdev_alloc(d, (3 * n + 64) * 4);
-	struct kbatch b = {.n_tokens = n, .n_seqs = a->n_seqs, .positions = ix, .seq_ix = ix + n, .slots = ix + 2 * n,
-			   .block_tables = ix + 3 * n, .blocks_max = a->blocks_max};
+	struct kbatch b = {.n_tokens = n,
+			   .n_seqs = a->n_seqs,
+			   .positions = ix,
+			   .seq_ix = ix + n,
+			   .slots = ix + 2 * n,
+			   .block_tables = ix + 3 * n,
+			   .blocks_max = a->blocks_max};
 	float *got;
 
 	memcpy(ix + 3 * n, a->tables, sizeof(a->tables));
@@ -307,7 +318,8 @@ static inline void ops_attention_call(struct kdev *d, const struct ops_attention
 static inline float *ops_attention_run(struct kdev *d, const struct ops_attention *a, uint32_t chunk_max, uint64_t seed)
 {
 	struct rig_rng r = {seed};
-	size_t kv_floats = (size_t)a->n_blocks * a->kv_heads * KBLOCK_LEN * a->head_dim, elem = a->type == GGTYPE_F16 ? 2 : 4;
+	size_t kv_floats = (size_t)a->n_blocks * a->kv_heads * KBLOCK_LEN * a->head_dim,
+	       elem = a->type == GGTYPE_F16 ? 2 : 4;
 	struct kkv kv = {kdev_alloc(d, kv_floats * elem), kdev_alloc(d, kv_floats * elem), a->type};
 	uint32_t done[4] = {0}, seq[400], pos[400], row[400], tokens = 0, n;
 	float *out;
@@ -353,8 +365,8 @@ static inline void ops_check_attention(const struct rig_level *level, uint64_t s
 
 	for (uint32_t i = 0; i < a.n_seqs; i++) tokens += a.lens[i];
 	n = (size_t)tokens * a.heads * a.head_dim;
-	snprintf(what, sizeof(what), "%s attention, head_dim %u, %u/%u heads, %s, seed %llu", level->name, a.head_dim, a.heads,
-		 a.kv_heads, ggtype_info(a.type)->name, (unsigned long long)seed);
+	snprintf(what, sizeof(what), "%s attention, head_dim %u, %u/%u heads, %s, seed %llu", level->name, a.head_dim,
+		 a.heads, a.kv_heads, ggtype_info(a.type)->name, (unsigned long long)seed);
 	rig_expect_close(got, want, (size_t)tokens * a.heads, a.head_dim, 1e-5f, what);
 	rig_expect_same_bits(ones, got, n, what);
 	rig_expect_same_bits(pieces, got, n, what);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RIG_GUARD 64 /* floats before and after each buffer */
+#define RIG_GUARD      64         /* floats before and after each buffer */
 #define RIG_GUARD_BITS 0x7fc0dead /* a NaN, so that reading it shows too */
 
 struct rig_rng {
@@ -110,7 +110,8 @@ struct rig_level {
 
 static inline struct kdev *rig_open(const struct rig_level *level, enum kact act, uint32_t n_threads, size_t scratch)
 {
-	struct kdev_opts opts = {.level_max = level->level, .act = act, .n_threads = n_threads, .scratch_bytes = scratch};
+	struct kdev_opts opts = {
+		.level_max = level->level, .act = act, .n_threads = n_threads, .scratch_bytes = scratch};
 	struct errbuf err = {{0}};
 	struct kdev *d = NULL;
 
@@ -119,7 +120,8 @@ static inline struct kdev *rig_open(const struct rig_level *level, enum kact act
 }
 
 /* Each of n rows of `cols` must agree within tol of the row's largest magnitude. */
-static inline void rig_expect_close(const float *got, const float *want, size_t n, size_t cols, float tol, const char *what)
+static inline void rig_expect_close(const float *got, const float *want, size_t n, size_t cols, float tol,
+				    const char *what)
 {
 	for (size_t i = 0; i < n; i++) {
 		float max = 0;
@@ -129,8 +131,8 @@ static inline void rig_expect_close(const float *got, const float *want, size_t 
 			float a = got[i * cols + j], b = want[i * cols + j];
 
 			if (fabsf(a - b) <= tol * max || a == b) continue;
-			fail_msg("%s: row %zu, column %zu: %.9g, want %.9g (largest of the row %.9g)", what, i, j, (double)a,
-				 (double)b, (double)max);
+			fail_msg("%s: row %zu, column %zu: %.9g, want %.9g (largest of the row %.9g)", what, i, j,
+				 (double)a, (double)b, (double)max);
 		}
 	}
 }

@@ -3,8 +3,8 @@
 
 enum { LEN = 3000 };
 
-/* A chain in which every operation needs the one before, on other items than its thread had: a lost or torn barrier shows
- * as a wrong number (and as a race in TSan). Item i of step s: out[i] = in[(i * 7 + s) % n] + 1. */
+/* A chain in which every operation needs the one before, on other items than its thread had: a lost or torn barrier
+ * shows as a wrong number (and as a race in TSan). Item i of step s: out[i] = in[(i * 7 + s) % n] + 1. */
 static void run_chain(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
 {
 	const float *in = op->u.gather.x;
@@ -32,7 +32,8 @@ static struct cpu_dev *stream_open(uint32_t n_threads, uint32_t spin_us, bool pi
 	return cpu_dev_of(d);
 }
 
-static void check_chain(uint32_t n_threads, uint32_t spin_us, uint32_t n_ops, uint32_t n_syncs, int solo_every, uint64_t seed)
+static void check_chain(uint32_t n_threads, uint32_t spin_us, uint32_t n_ops, uint32_t n_syncs, int solo_every,
+			uint64_t seed)
 {
 	struct cpu_dev *d = stream_open(n_threads, spin_us, seed & 1);
 	struct rig_rng r = {seed};

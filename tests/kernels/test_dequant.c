@@ -135,8 +135,10 @@ static void philox_gives_the_known_answers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(blocks_are_what_gguf_makes_of_them), cmocka_unit_test(f16_goes_both_ways),
-		cmocka_unit_test(bf16_rounds_to_even),                cmocka_unit_test(unknown_types_are_refused),
+		cmocka_unit_test(blocks_are_what_gguf_makes_of_them),
+		cmocka_unit_test(f16_goes_both_ways),
+		cmocka_unit_test(bf16_rounds_to_even),
+		cmocka_unit_test(unknown_types_are_refused),
 		cmocka_unit_test(philox_gives_the_known_answers),
 	};
 

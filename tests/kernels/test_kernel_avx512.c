@@ -70,8 +70,8 @@ static inline simde__m512 emulated_fmadd_ps(simde__m512 a, simde__m512 b, simde_
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtepu16_epi32
-#define _mm512_cvtph_ps emulated_cvtph_ps
-#define _mm512_cvtepi32_ps emulated_cvtepi32_ps
+#define _mm512_cvtph_ps       emulated_cvtph_ps
+#define _mm512_cvtepi32_ps    emulated_cvtepi32_ps
 #define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
 #define SLUICE_AVX512_EMULATED
 #define avx512_product avx512_product_emulated
@@ -123,7 +123,8 @@ static void embedding_rows_are_dequantized_rows(void **state)
 {
 	if (n_levels == 0) skip();
 	for (uint32_t l = 0; l < n_levels; l++)
-		for (uint64_t seed = 1; seed <= 60; seed++) ops_check_embed(&levels[l], seed & 1 ? KACT_Q8 : KACT_F32, seed);
+		for (uint64_t seed = 1; seed <= 60; seed++)
+			ops_check_embed(&levels[l], seed & 1 ? KACT_Q8 : KACT_F32, seed);
 }
 
 static void products_have_the_bits_of_avx2(void **state)
@@ -135,7 +136,8 @@ static void products_have_the_bits_of_avx2(void **state)
 		for (uint64_t seed = 1; seed <= 40; seed++) {
 			struct rig_rng r = {seed};
 			struct ops_product p = ops_product_new(&r, 12);
-			struct kdev *a = rig_open(&avx2, KACT_Q8, 1, 1 << 20), *b = rig_open(&levels[l], KACT_Q8, 2, 1 << 20);
+			struct kdev *a = rig_open(&avx2, KACT_Q8, 1, 1 << 20),
+				    *b = rig_open(&levels[l], KACT_Q8, 2, 1 << 20);
 			float *want[4], *got[4];
 
 			ops_product_run(a, &p, p.n, want);

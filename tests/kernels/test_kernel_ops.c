@@ -1,5 +1,5 @@
-/* test_kernel_ops.c - the levels that this processor has: each operation agrees with the reference over odd shapes, writes
- * nothing beside its output, and gives the same bits however the work is cut. */
+/* test_kernel_ops.c - the levels that this processor has: each operation agrees with the reference over odd shapes,
+ * writes nothing beside its output, and gives the same bits however the work is cut. */
 #include "tests/kernels/ops_check.h"
 
 static struct rig_level levels[KLEVEL_COUNT];
@@ -38,7 +38,8 @@ static void products_of_many_rows_agree_with_ref(void **state)
 static void embedding_rows_are_dequantized_rows(void **state)
 {
 	for (uint32_t l = 0; l < n_levels; l++)
-		for (uint64_t seed = 1; seed <= 60; seed++) ops_check_embed(&levels[l], seed & 1 ? KACT_Q8 : KACT_F32, seed);
+		for (uint64_t seed = 1; seed <= 60; seed++)
+			ops_check_embed(&levels[l], seed & 1 ? KACT_Q8 : KACT_F32, seed);
 }
 
 static void row_operations_agree_with_ref(void **state)

@@ -1,4 +1,5 @@
-/* test_sampler.c - the distribution that a draw is made from, exactly; draws by frequency; log-probabilities; odd rows. */
+/* test_sampler.c - the distribution that a draw is made from, exactly; draws by frequency; log-probabilities; odd rows.
+ */
 #include "tests/kernels/golden.h"
 
 #include "kernels/sampler.h"
@@ -9,8 +10,12 @@ static size_t n_run, n_skipped;
 static void sampler_of(struct sampler *s, const float *logits, uint32_t vocab, const struct ksample *params,
 		       const uint32_t *banned)
 {
-	*s = (struct sampler){.logits = logits, .vocab = vocab, .params = params, .banned = banned,
-			      .math = &level->sampler, .p = aligned_alloc(64, align_up(sampler_scratch_bytes(vocab), 64))};
+	*s = (struct sampler){.logits = logits,
+			      .vocab = vocab,
+			      .params = params,
+			      .banned = banned,
+			      .math = &level->sampler,
+			      .p = aligned_alloc(64, align_up(sampler_scratch_bytes(vocab), 64))};
 }
 
 static bool case_is_ours(const json_t *params)
@@ -40,10 +45,14 @@ static void check_case(const json_t *o)
 {
 	const char *id = json_string_value(json_object_get(o, "id"));
 	const json_t *in = json_object_get(o, "params"), *logits = json_object_get(o, "logits"), *stops;
-	const json_t *want = json_object_get(json_object_get(o, "expected"), "vllm"), *top = json_object_get(o, "raw_logprobs_top5");
+	const json_t *want = json_object_get(json_object_get(o, "expected"), "vllm"),
+		     *top = json_object_get(o, "raw_logprobs_top5");
 	uint32_t vocab = (uint32_t)json_array_size(logits), banned[64];
-	struct ksample params = {.top_p = number_or(in, "top_p", 1), .temperature = number_or(in, "temperature", 1),
-				 .min_p = number_or(in, "min_p", 0), .want_logprob = true, .seed = 5};
+	struct ksample params = {.top_p = number_or(in, "top_p", 1),
+				 .temperature = number_or(in, "temperature", 1),
+				 .min_p = number_or(in, "min_p", 0),
+				 .want_logprob = true,
+				 .seed = 5};
 	float top_k = number_or(in, "top_k", 0), *x = malloc(vocab * sizeof(float));
 	struct sampler s;
 	struct ksampled out;
@@ -101,8 +110,9 @@ static void distributions_are_vllms(void **state)
 		golden_walk("sampling/cases.jsonl", check_case);
 	}
 	level = &cpu_level_ref;
-	print_message("%zu checked; %zu not run: they use penalties, biases or allowed ids, which the kernel does not have\n", n_run,
-		      n_skipped);
+	print_message(
+		"%zu checked; %zu not run: they use penalties, biases or allowed ids, which the kernel does not have\n",
+		n_run, n_skipped);
 	assert_true(n_run > 100);
 }
 
@@ -143,8 +153,7 @@ static void check_frequencies(struct ksample params, uint32_t vocab, uint64_t se
 		kinds++;
 	}
 	assert_true(kinds > 1);
-	if (!(chi < kinds - 1 + 4 * sqrt(2.0 * (kinds - 1))))
-		fail_msg("chi-square %.1f over %u kinds", chi, kinds);
+	if (!(chi < kinds - 1 + 4 * sqrt(2.0 * (kinds - 1)))) fail_msg("chi-square %.1f over %u kinds", chi, kinds);
 	free(s.p);
 	free(x);
 	free(count);
@@ -219,7 +228,8 @@ static void large_rows_agree_with_sorting(void **state)
 		if (round % 2) params.top_p = (float)rig_range(&r, 1, 99) / 100;
 		if (round % 3 == 0) params.top_k = rig_range(&r, 1, round % 2 ? 40000 : 100);
 		if (round % 4 == 0) params.min_p = 0.001f * (float)rig_range(&r, 1, 100);
-		for (int i = 0; i < VOCAB; i++) x[i] = round % 5 ? x[i] * 4 : roundf(x[i] * 8); /* the latter: many ties */
+		for (int i = 0; i < VOCAB; i++)
+			x[i] = round % 5 ? x[i] * 4 : roundf(x[i] * 8); /* the latter: many ties */
 		sampler_of(&s, x, VOCAB, &params, NULL);
 		assert_true(sampler_keep(&s, &total));
 		plain_keep(x, VOCAB, &params, p);
@@ -294,7 +304,11 @@ static void draws_repeat(void **state)
 
 		memcpy(logits, x, ROWS * VOCAB * 4);
 		for (uint32_t i = 0; i < ROWS; i++)
-			params[i] = (struct ksample){.temperature = 0.9f, .top_p = 0.9f, .top_k = 50, .seed = i * 7, .position = i,
+			params[i] = (struct ksample){.temperature = 0.9f,
+						     .top_p = 0.9f,
+						     .top_k = 50,
+						     .seed = i * 7,
+						     .position = i,
 						     .n_top = i};
 		k->sample(d, out, logits, ROWS, VOCAB, params, NULL);
 		assert_int_equal(kdev_sync(d), ST_OK);
@@ -317,8 +331,10 @@ static void draws_repeat(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(distributions_are_vllms),       cmocka_unit_test(draws_follow_the_distribution),
-		cmocka_unit_test(large_rows_agree_with_sorting), cmocka_unit_test(odd_rows_have_defined_answers),
+		cmocka_unit_test(distributions_are_vllms),
+		cmocka_unit_test(draws_follow_the_distribution),
+		cmocka_unit_test(large_rows_agree_with_sorting),
+		cmocka_unit_test(odd_rows_have_defined_answers),
 		cmocka_unit_test(draws_repeat),
 	};
 
