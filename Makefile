@@ -71,6 +71,13 @@ AVX512_CFLAGS := $(AVX2_CFLAGS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx
 $(B)/obj/kernels/avx2.o $(B)/obj/kernels/avx2%.o: FILE_CFLAGS := $(AVX2_CFLAGS)
 $(B)/obj/kernels/avx512.o $(B)/obj/kernels/avx512%.o: FILE_CFLAGS := $(AVX512_CFLAGS)
 $(B)/obj/kernels/ref%.o: FILE_CFLAGS := -O2
+# Instrumented intrinsics at -O3 take minutes to compile; no fuzz target reaches the kernels.
+ifneq ($(SAN),)
+$(B)/obj/kernels/avx%.o: CFLAGS += -O1
+endif
+ifeq ($(SAN),fuzz)
+$(B)/obj/kernels/%.o: CFLAGS += -O1 -fno-sanitize=fuzzer-no-link,address,undefined
+endif
 
 all: $(PROGRAMS) ## build everything (the programs lie in build/bin)
 
