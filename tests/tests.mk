@@ -55,7 +55,7 @@ $(VENV)/.done: tests/e2e/requirements.txt
 	@echo "  PY $(VENV)"
 	@rm -rf $(VENV)
 	@python3 -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
 	@touch $@
 
 # Only the packages are asked for here; the make inside parses anew, with what pkg-config then knows.
