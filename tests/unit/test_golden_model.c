@@ -354,13 +354,13 @@ static void smollm2_f32(void **state)
 	run_close(&r);
 }
 
-/* The tiny checkpoint with one tensor of every type: those of types that are not built yet are stored as F32. */
+/* The tiny checkpoint with a tensor of every common type. */
 static void tiny_llama(enum kact act)
 {
 	struct test_file_mem file;
 	struct run r;
 	size_t len;
-	char *data = golden_text("tiny/gguf-llama/model-built-types.gguf", &len);
+	char *data = golden_text("tiny/gguf-llama/model.gguf", &len);
 
 	assert_non_null(data);
 	test_file_mem_init(&file, data, len);
