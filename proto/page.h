@@ -61,12 +61,10 @@ struct page {
 	uint64_t magic;
 	uint32_t layout;     /* changes with any of the structs */
 	uint32_t n_frontends, n_workers;
-	_Atomic uint64_t generation;
 	_Atomic uint64_t epoch;          /* newest executor epoch */
 	_Atomic uint32_t draining;
 	_Atomic uint32_t model_len_max;  /* written by the executor when the workers are ready */
 	_Atomic uint64_t n_blocks;
-	_Atomic uint64_t inflight;       /* admission: requests reserved by all frontends together */
 	struct page_slot supervisor, executor;
 	struct page_slot frontends[LIMIT_FRONTENDS];
 	struct page_slot workers[LIMIT_WORKERS];
