@@ -22,6 +22,11 @@
 #define CPU_QBLOCK       32     /* columns a block of quantized activations has */
 #define CPU_SCALE_MIN    1e-30f /* blocks of smaller activations count as zeros: 1 / scale must stay finite */
 
+/* Sanitizer builds neither inline nor unroll: every load of a tile with its checks would take minutes to compile. */
+#if defined(SLUICE_SAN)
+#define CPU_INLINE static inline
+#define CPU_UNROLL
+#else
 #define CPU_INLINE static inline __attribute__((always_inline))
 
 /* Loops over a constant that must disappear, so that arrays of vectors become registers. */
@@ -29,6 +34,7 @@
 #define CPU_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define CPU_UNROLL _Pragma("GCC unroll 16")
+#endif
 #endif
 
 /* Ends an expression: without it gcc reorders the integer sums of an unrolled tile until its vectors no longer fit the
