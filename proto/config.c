@@ -325,25 +325,56 @@ static void opt_variable(const struct opt *o, char *out, size_t cap)
 	}
 }
 
+#define HELP_COLUMN 34 /* where the explanations begin: right of most flags with their value */
+#define HELP_WIDTH 100
+
+/* One word at column *at, or on the next line when it would pass HELP_WIDTH. */
+static void help_word(FILE *out, const char *word, int len, int *at)
+{
+	if (*at > HELP_COLUMN && *at + 1 + len > HELP_WIDTH) {
+		fprintf(out, "\n%*s", HELP_COLUMN, "");
+		*at = HELP_COLUMN;
+	}
+	*at += fprintf(out, "%s%.*s", *at > HELP_COLUMN ? " " : "", len, word);
+}
+
+/* "  -p, --port N" and its explanation beside it, or below when it is long. */
+static void help_option(FILE *out, const struct opt *o)
+{
+	bool is_letter = o->alias[0] && !o->alias[1], is_bool = o->kind == OPT_BOOL;
+	char var[64], extra[96];
+	int at;
+
+	at = fprintf(out, "  %c%c%s", is_letter ? '-' : ' ', is_letter ? o->alias[0] : ' ', is_letter ? ", " : "  ");
+	at += fprintf(out, "--%s%s", is_bool ? "[no-]" : "", o->flag);
+	if (o->alias[0] && !is_letter) at += fprintf(out, ", --%s", o->alias);
+	if (!is_bool) at += fprintf(out, " %s", o->metavar);
+	if (at + 2 > HELP_COLUMN) {
+		fputc('\n', out);
+		at = 0;
+	}
+	fprintf(out, "%*s", HELP_COLUMN - at, "");
+	at = HELP_COLUMN;
+	for (const char *p = o->help; *p; p += strspn(p, " ")) {
+		int n = (int)strcspn(p, " ");
+
+		help_word(out, p, n, &at);
+		p += n;
+	}
+	if (o->def[0]) help_word(out, extra, snprintf(extra, sizeof(extra), "(default: %s)", o->def), &at);
+	opt_variable(o, var, sizeof(var));
+	help_word(out, extra, snprintf(extra, sizeof(extra), "[%s]", var), &at);
+	fputc('\n', out);
+}
+
 void config_help(FILE *out)
 {
 	const char *group = "";
 
 	for (size_t i = 0; i < ARRAY_LEN(opts); i++) {
-		const struct opt *o = &opts[i];
-		char left[96], var[64];
-		int n;
-
-		if (strcmp(group, o->group) != 0) fprintf(out, "\n%s:\n", o->group);
-		group = o->group;
-		n = snprintf(left, sizeof(left), "  --%s%s%s", o->kind == OPT_BOOL ? "[no-]" : "", o->flag, o->kind == OPT_BOOL ? "" : " ");
-		if (o->kind != OPT_BOOL) snprintf(left + n, sizeof(left) - (size_t)n, "%s", o->metavar);
-		opt_variable(o, var, sizeof(var));
-		fprintf(out, "%s\n", left);
-		fprintf(out, "        %s\n", o->help);
-		fprintf(out, "        [%s%s%s%s%s]\n", var, o->alias[0] ? ", also -" : "", o->alias[0] && o->alias[1] ? "-" : "", o->alias,
-			o->def[0] ? "" : "");
-		if (o->def[0]) fprintf(out, "        default: %s\n", o->def);
+		if (strcmp(group, opts[i].group) != 0) fprintf(out, "\n%s:\n", opts[i].group);
+		group = opts[i].group;
+		help_option(out, &opts[i]);
 	}
 }
 

@@ -194,7 +194,10 @@ static void help_names_every_option(void **state)
 		assert_non_null(strstr(text, flags[i]));
 		assert_non_null(strstr(doc.data, flags[i]));
 	}
-	assert_non_null(strstr(text, "SLUICE_NUM_FRONTENDS"));
+	assert_non_null(strstr(text, "[SLUICE_NUM_FRONTENDS]\n"));
+	assert_non_null(strstr(text, "\n  -p, --port N                    port to listen on; 0: any free one, named in the log"));
+	assert_non_null(strstr(text, "\n      --max-num-seqs, --parallel N\n                                  sequences in one step at most "));
+	for (const char *line = text; *line; line = strchr(line, '\n') + 1) assert_in_range(strcspn(line, "\n"), 0, 100);
 	strbuf_release(&doc);
 	free(text);
 }
