@@ -329,6 +329,32 @@ static void test_not_ready(void **state)
 	box_close(&b);
 }
 
+/* The mesh is ready, but the executor's welcome is still on its way to this frontend: the request waits for it. */
+static void test_ready_before_welcome(void **state)
+{
+	struct page_slot *slots[3];
+	struct box b;
+
+	box_open(&b, false);
+	slots[0] = &b.page->workers[0];
+	slots[1] = &b.page->executor;
+	slots[2] = b.api.slot;
+	for (size_t i = 0; i < ARRAY_LEN(slots); i++) {
+		page_state(slots[i], PAGE_SERVING);
+		atomic_store(&slots[i]->heartbeat_ns, b.now);
+	}
+	atomic_store(&b.page->model_len_max, LEN_MAX);
+	post(&b, TEXT, "{\"prompt\":\"a\",\"max_tokens\":1}");
+	assert_int_equal(b.n_submits, 0);
+	assert_int_equal(b.in.len, 0);
+	welcome(&b);
+	lives_step(b.lives, b.now);
+	assert_int_equal(b.n_submits, 1);
+	give(&b, 5, FINISH_LENGTH);
+	assert_int_equal(status(&b), 200);
+	box_close(&b);
+}
+
 /* ---- what reaches the executor ---- */
 
 static void test_submit(void **state)
@@ -681,6 +707,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_not_ready),
+		cmocka_unit_test(test_ready_before_welcome),
 		cmocka_unit_test(test_submit),
 		cmocka_unit_test(test_prompt_lengths),
 		cmocka_unit_test(test_answers),
