@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ static void ipcdir_remove_stale(const char *base)
 	closedir(d);
 }
 
-/* Waits for the supervisor's end in a process of its own. It inherits nothing but the pipe. */
+/* Waits for the supervisor's end in a process of its own. It keeps nothing but the pipe and the standard descriptors. */
 static void janitor_run(const char *path, int fd)
 {
 	char byte;
@@ -97,8 +98,9 @@ static int janitor_start(struct ipcdir *d, struct errbuf *err)
 		return err_set(err, ST_IO, "cannot fork: %s", strerror(errno));
 	}
 	if (pid == 0) {
-		close(fds[1]);
-		close(d->lock_fd); /* else the lock would outlive the supervisor */
+		/* Else the lock and the listening sockets would outlive the supervisor. */
+		if (fds[0] > 3) close_range(3, (unsigned)fds[0] - 1, 0);
+		close_range((unsigned)fds[0] + 1, UINT_MAX, 0);
 		janitor_run(d->path, fds[0]);
 	}
 	close(fds[0]);

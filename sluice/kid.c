@@ -234,3 +234,16 @@ void kid_kill(struct kid *k, int sig)
 {
 	if (k->alive) uv_process_kill(&k->process, sig);
 }
+
+bool kid_is_hung(struct kid *k, uint64_t passed_ns, uint64_t limit_ns)
+{
+	uint64_t beat = atomic_load(&k->slot->heartbeat_ns);
+
+	if (!k->alive || atomic_load(&k->slot->state) != PAGE_SERVING || beat != k->beat_ns) {
+		k->beat_ns = beat;
+		k->silent_ns = 0;
+		return false;
+	}
+	k->silent_ns += passed_ns;
+	return k->silent_ns >= limit_ns;
+}

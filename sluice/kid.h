@@ -35,6 +35,8 @@ struct kid {
 	int control_fd;       /* -1: none */
 	int n_open;           /* handles open in the loop */
 	bool alive;           /* a process exists and is not reaped */
+	uint64_t beat_ns;     /* its heartbeat as last seen, and for how long it has been that */
+	uint64_t silent_ns;
 	const struct kid_events *events;
 };
 
@@ -45,5 +47,8 @@ int kid_spawn(struct kid *k, struct errbuf *err) MUST_CHECK;
 /* Sends a control message; a dead or full control socket is the kid's problem (its end will be noticed). */
 void kid_send(struct kid *k, const struct msg *m);
 void kid_kill(struct kid *k, int sig);
+/* Call it regularly, passed_ns after the last time: true when it serves and its heartbeat has stood still for limit_ns of such
+ * time. Only what this process has watched counts, so that a machine that slept or was overloaded kills nobody. */
+bool kid_is_hung(struct kid *k, uint64_t passed_ns, uint64_t limit_ns);
 
 #endif

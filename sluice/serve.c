@@ -1,7 +1,7 @@
 /* serve.c - the supervisor: starts the processes of a mesh, watches them, restarts them, and ends them.
  *
  * Decisions about restarts are made by restart.c; this file is its edge: a loop of signals, timers and children. It never
- * touches a request. Order of an end: frontends drain first (streams finish), then the executor and the workers are told to stop, then the
+ * touches a request. A process that hangs is ended, and so restarted like one that died. Order of an end: frontends drain first (streams finish), then the executor and the workers are told to stop, then the
  * socket folder goes. A second signal, or the drain timeout, kills what is left.
  *
  *   SERVING --signal--> DRAINING --all frontends gone--> STOPPING --all gone--> end of the loop
@@ -20,12 +20,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define TICK_MS 100             /* heartbeat, restart delays, progress */
 #define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
 #define PROGRESS_WIDTH 40
+/* A process is ended after this many times the silence after which it counts as dead: a pause that ends by itself costs
+ * less than a restart. */
+#define HUNG_FACTOR 3
+/* A child is given descriptor numbers up to CHILD_FD_REPLY_EVENT + LIMIT_WORKERS; the rest is for sockets. */
+#define DESCRIPTORS_MIN 512
 
 enum serve_state { SERVING, DRAINING, STOPPING };
 
@@ -41,6 +47,7 @@ struct serve {
 	enum serve_state state;
 	uint64_t deadline_ns; /* of DRAINING and STOPPING: kill then */
 	int exit_code;
+	uint64_t ticked_ns;
 	bool was_ready, said_why, bar_shown;
 };
 
@@ -270,6 +277,22 @@ static void serve_reap_strangers(struct serve *s)
 	}
 }
 
+/* Ends processes that hang, which would hold up everybody for ever; their death is then one like any other. */
+static void serve_end_hung(struct serve *s, uint64_t now)
+{
+	uint64_t passed = min_u64(now - s->ticked_ns, 2 * TICK_MS * NS_PER_MS), limit = HUNG_FACTOR * s->config.heartbeat_timeout;
+
+	s->ticked_ns = now;
+	for (uint32_t i = 0; i < s->n_kids; i++) {
+		struct kid *k = &s->kids[i];
+
+		if (!kid_is_hung(k, passed, limit)) continue;
+		log_error("%s has not responded for %.1f s: ending it", k->name, (double)k->silent_ns / 1e9);
+		k->silent_ns = 0;
+		kid_kill(k, SIGKILL);
+	}
+}
+
 static void serve_finish(struct serve *s)
 {
 	bar_clear(s);
@@ -287,6 +310,7 @@ static void on_serve_tick(uv_timer_t *t)
 	if (getpid() == 1) serve_reap_strangers(s);
 	switch (s->state) {
 	case SERVING:
+		serve_end_hung(s, now);
 		page_health(s->mesh.page, now, s->config.heartbeat_timeout, &h);
 		if (!s->was_ready && h.ready) serve_became_ready(s);
 		else if (!s->was_ready) serve_progress(s, &h);
@@ -312,7 +336,7 @@ static void serve_help(void)
 	printf("usage: sluice serve MODEL [options]\n"
 	       "\n"
 	       "Serves a GGUF model over an OpenAI-compatible HTTP API: K frontend processes share one port and feed one\n"
-	       "executor, which drives the worker. Every option can also be set by the variable named with it; flags win.\n"
+	       "executor, which drives the worker. Every option can also be set by the [VARIABLE] named with it; flags win.\n"
 	       "\n"
 	       "examples:\n"
 	       "  sluice serve model.gguf\n"
@@ -333,6 +357,19 @@ static int serve_check_config(struct serve *s, struct errbuf *err)
 	if (c->device == DEVICE_AUTO) c->device = DEVICE_CPU;
 	if (!c->served_model_name[0]) return config_set(c, "served-model-name", c->model, err);
 	return ST_OK;
+}
+
+/* Descriptors: as many as the hard limit allows; children inherit it. */
+static int serve_descriptors(struct errbuf *err)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) != 0) return err_set(err, ST_IO, "no limit of open files: %s", strerror(errno));
+	lim.rlim_cur = lim.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &lim) != 0) getrlimit(RLIMIT_NOFILE, &lim);
+	if (lim.rlim_cur >= DESCRIPTORS_MIN) return ST_OK;
+	return err_set(err, ST_LIMIT, "the limit of open files is %llu, but at least %d are needed; raise it (ulimit -n)",
+		       (unsigned long long)lim.rlim_cur, DESCRIPTORS_MIN);
 }
 
 static int serve_start(struct serve *s, struct errbuf *err)
@@ -398,6 +435,7 @@ int serve_main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	uv_loop_init(&s.loop);
 	rc = preflight_check(s.config.model, &err);
+	if (rc == ST_OK) rc = serve_descriptors(&err);
 	if (rc == ST_OK) rc = serve_start(&s, &err);
 	if (rc != ST_OK) {
 		log_error("%s", err.text);

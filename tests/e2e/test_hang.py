@@ -1,0 +1,51 @@
+"""A process that hangs, as one that is stopped does, is ended by the supervisor; nobody waits for it for ever."""
+import os
+import signal
+import time
+
+import pytest
+
+import server as sv
+
+
+@pytest.mark.parametrize("kind", ["worker", "executor", "frontend"])
+def test_a_hung_process_is_replaced(start, tiny, kind):
+    s = start(tiny, "--heartbeat-timeout", "0.7", frontends=2).ready()
+    body = {"max_tokens": 400, "ignore_eos": True, "return_token_ids": True}
+    want = s.stream("hang", **body).finish()
+    stream = s.stream("hang", **body)
+    stream.next()
+    pid = s.kill(kind, signal.SIGSTOP)
+    if kind != "frontend":  # its own streams would end with it
+        assert stream.finish() == want
+    sv.wait_for("the hung process is gone", lambda: not sv.is_alive(pid))
+    stream.close()
+    s.ready()
+    assert s.lines("has not responded for", "ending it"), s.text()
+    assert s.complete()["choices"]
+    s.wait_idle()
+
+
+def test_a_frozen_machine_kills_nobody(start, tiny):
+    s = start(tiny, "--heartbeat-timeout", "0.5", frontends=2).ready()
+    before = s.kids("")
+    pids = list(s.pids())
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(2.5)  # the freeze itself
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    s.ready()
+    assert s.complete()["choices"]
+    assert s.kids("") == before, s.text()
+
+
+def test_too_few_descriptors_are_named(start, tiny):
+    s = start(tiny, wrap=("bash", "-c", 'ulimit -n 300; exec "$@"', "_"))
+    assert s.wait() == 1
+    assert s.lines("the limit of open files is 300, but at least 512 are needed"), s.text()
+
+
+def test_a_low_soft_limit_is_raised(start, tiny):
+    s = start(tiny, wrap=("bash", "-c", 'ulimit -S -n 64; exec "$@"', "_")).ready()
+    assert s.complete()["choices"]
