@@ -376,6 +376,25 @@ static int edge_open(struct edge *e, struct errbuf *err)
 	return zsock_open_pull(&e->requests, e->zctx, &e->loop, path, EDGE_REQUESTS_HWM, on_request, e, err);
 }
 
+static void edge_close(struct edge *e)
+{
+	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) zsock_close(e->lanes[i].sock);
+	zsock_close(e->requests);
+	uv_close((uv_handle_t *)&e->control, NULL);
+	uv_close((uv_handle_t *)&e->heartbeat, NULL);
+	uv_close((uv_handle_t *)&e->wake, NULL);
+	uv_close((uv_handle_t *)&e->pass, NULL);
+	for (uint32_t i = 0; i < e->n_ranks; i++) uv_close((uv_handle_t *)&e->replies[i], NULL);
+	uv_run(&e->loop, UV_RUN_DEFAULT); /* the handles' close callbacks */
+	uv_loop_close(&e->loop);
+	zctx_free(e->zctx); /* LINGER is 0: it waits for nobody */
+	for (uint32_t i = 0; i < e->n_ranks; i++) ring_free(e->reply_rings[i]);
+	ring_free(e->steps);
+	core_free(e->core);
+	strbuf_release(&e->packed);
+	free(e);
+}
+
 int edge_run(struct boot *boot)
 {
 	struct edge *e = mem_new(struct edge);
@@ -403,6 +422,6 @@ int edge_run(struct boot *boot)
 	edge_pass(e);
 	uv_run(&e->loop, UV_RUN_DEFAULT);
 	exit_code = e->exit_code;
-	core_free(e->core);
-	return exit_code; /* sockets end with the process: LINGER is 0 and the folder is the supervisor's */
+	edge_close(e);
+	return exit_code;
 }
