@@ -193,7 +193,8 @@ static void health_of(const struct page *p, enum page_owner owner, const char *w
 		}
 		out->ready = false;
 		out->phase = stale ? "not responding" : page_state_name(state);
-		out->progress = (double)atomic_load(&s[i].progress) / 1000.0;
+		/* Only workers take long; when all of them are well, what is left is a moment. It never goes back. */
+		out->progress = owner == OWNER_WORKER ? (double)atomic_load(&s[i].progress) / 1000.0 : 1;
 		snprintf(out->detail, sizeof(out->detail), "%s %u is %s", what, i, out->phase);
 	}
 }
