@@ -158,13 +158,14 @@ static void front_pass(struct front *f)
 	uint64_t now = clock_now_ns();
 	int i;
 
+	/* First: what is read here must be written in this pass, since its edge is used up and the loop may sleep now. */
+	lane_poll(f->lane);
 	/* Twice: writing makes room for streams that waited, and may begin pipelined requests. */
 	for (i = 0; i < 2; i++) {
 		lives_step(f->lives, now);
 		gens_step(&f->api, now);
 		tcp_flush(f->tcp, now);
 	}
-	lane_poll(f->lane);
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, now, memory_order_relaxed);
 	front_publish(f);
 	front_set_wake(f, now);
