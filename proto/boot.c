@@ -50,6 +50,9 @@ int boot_receive(struct boot *b, const char *kind, struct errbuf *err)
 	config_init(&b->config);
 	if (fstat(CHILD_FD_CONTROL, &st) != 0 || !S_ISSOCK(st.st_mode))
 		return err_set(err, ST_INVALID, "this program is started by `sluice serve`, not by hand");
+	/* A terminal or a service manager signals the whole group: the supervisor decides what that means. libuv has undone
+	 * what was ignored (nohup). */
+	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);

@@ -1,4 +1,5 @@
-"""A process that hangs, as one that is stopped does, is ended by the supervisor; nobody waits for it for ever."""
+"""A process that hangs, as one that is stopped does, is ended by the supervisor; nobody waits for it for ever. And what the
+surroundings do to all processes at once: a freeze, a low limit of descriptors, a terminal that goes away."""
 import os
 import signal
 import time
@@ -49,3 +50,12 @@ def test_too_few_descriptors_are_named(start, tiny):
 def test_a_low_soft_limit_is_raised(start, tiny):
     s = start(tiny, wrap=("bash", "-c", 'ulimit -S -n 64; exec "$@"', "_")).ready()
     assert s.complete()["choices"]
+
+
+def test_the_end_of_the_terminal_under_nohup(start, tiny):
+    s = start(tiny, wrap=("nohup",), frontends=2).ready()
+    before = s.kids("")
+    os.killpg(s.p.pid, signal.SIGHUP)
+    assert s.complete()["choices"]
+    with pytest.raises(AssertionError):
+        sv.wait_for("a restart", lambda: s.kids("") != before or s.lines("started again"), 0.5)
