@@ -439,6 +439,7 @@ int serve_main(int argc, char **argv)
 	if (rc == ST_OK) rc = serve_start(&s, &err);
 	if (rc != ST_OK) {
 		log_error("%s", err.text);
+		uv_loop_close(&s.loop);
 		config_release(&s.config);
 		return EXIT_FAILED;
 	}
