@@ -5,6 +5,7 @@
 
 #include <curl/curl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CLIENT_ANSWER_MAX (16u << 20)
@@ -114,6 +115,8 @@ static int client_perform(struct client *c, const char *path, struct errbuf *err
 	curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
 	curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT, CLIENT_CONNECT_S);
 	curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
+	/* http_proxy is seldom meant for this machine. Who sets no_proxy says it himself. */
+	if (!getenv("no_proxy") && !getenv("NO_PROXY")) curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
 	curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, detail);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_client_data);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c);

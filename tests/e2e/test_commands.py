@@ -12,8 +12,9 @@ pytestmark = pytest.mark.san
 
 def run(*argv, input=None, seconds=30, env=None):
     import os
+    full = {**{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}, **(env or {})}
     p = subprocess.run([sv.SLUICE, *argv], input=input, stdin=None if input is not None else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=seconds * sv.SLOW,
-                       env={**{k: v for k, v in os.environ.items() if not k.startswith("SLUICE_")}, **(env or {})})
+                       env={k: v for k, v in full.items() if v is not None})
     assert not sv.SAN_SPOKE.search(p.stderr), p.stderr
     return p
 
@@ -86,6 +87,11 @@ def test_chat_without_a_server():
 
 def test_chat_takes_the_url_from_its_variable(server):
     assert run("chat", "--print-model", env={"SLUICE_URL": server.url}).stdout == "tiny\n"
+
+
+def test_chat_asks_no_proxy_for_this_machine(server):
+    env = {"http_proxy": "http://127.0.0.1:9", "no_proxy": None, "NO_PROXY": None}
+    assert run("chat", "--url", server.url, "--print-model", env=env).stdout == "tiny\n"
 
 
 def test_chat_shows_errors(server):
