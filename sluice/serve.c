@@ -221,11 +221,21 @@ static void serve_stop_rest(struct serve *s)
 	serve_tell(s, KID_WORKER, &drain);
 }
 
+/* Frontends serve from the moment that the page says so; the tick sees it up to TICK_MS later. */
+static bool serve_may_have_requests(const struct serve *s)
+{
+	struct page_health h;
+
+	if (s->was_ready) return true;
+	page_health(s->mesh.page, clock_now_ns(), s->config.heartbeat_timeout, &h);
+	return h.ready;
+}
+
 static void on_serve_signal(uv_signal_t *h, int signum)
 {
 	struct serve *s = h->data;
 
-	if (s->state == SERVING && s->was_ready) {
+	if (s->state == SERVING && serve_may_have_requests(s)) {
 		serve_drain(s);
 		return;
 	}

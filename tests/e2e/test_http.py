@@ -299,10 +299,10 @@ def test_more_connections_than_allowed(start, tiny):
 
 
 def test_out_of_descriptors_is_503_and_no_spin(start, tiny):
-    s = start(tiny, wrap=("prlimit", "--nofile=160:160")).ready()
+    s = start(tiny, wrap=("prlimit", "--nofile=512:512")).ready()
     held = []
     try:
-        for _ in range(400):
+        for _ in range(500):
             c = s.conn(timeout=10)
             c.try_send(wire.request("GET", "/live"))
             held.append(c)

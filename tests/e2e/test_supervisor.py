@@ -300,8 +300,9 @@ def test_drain_timeout_cuts_off(start, endless):
     assert st.next()
     begin = time.monotonic()
     s.p.send_signal(signal.SIGTERM)
-    s.wait()
-    assert 0.4 < time.monotonic() - begin < 5 * sv.SLOW
+    assert s.wait() == 0
+    s.expect_quiet_log()
+    assert 0.4 < time.monotonic() - begin < 5 * sv.SLOW, s.text()
     s.expect_nothing_left()
     st.close()
     s.release()

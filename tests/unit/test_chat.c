@@ -292,10 +292,10 @@ static void test_model_file(void **state)
 	static const char EXPECTED[] = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
 				       "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
 	struct token_vec ids, plain;
-	struct tokenizer *t;
+	struct tokenizer *t = NULL;
 	struct errbuf err;
 	struct gguf *g;
-	struct chat *c;
+	struct chat *c = NULL;
 
 	if (access(MODEL_FILE, R_OK) != 0) {
 		print_message("skipped: there is no %s\n", MODEL_FILE);
