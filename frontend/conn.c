@@ -407,10 +407,11 @@ void conn_lost(struct conn *c)
 
 void conn_drain(struct conn *c)
 {
-	if (c->state == CONN_READING && !c->in_request && c->pending.len == 0) {
-		c->state = CONN_FLUSHING;
-		c->host->on_dirty(c->edge);
-	}
+	if (c->state != CONN_READING || c->pending.len > 0) return;
+	/* A request that is still arriving would be refused when it is whole: nobody waits for its slow sender. */
+	if (c->in_request && c->req.head.len > 0) conn_fail(c, 503, "The server is shutting down.");
+	else c->state = CONN_FLUSHING;
+	c->host->on_dirty(c->edge);
 }
 
 /* ---- time ---- */

@@ -48,7 +48,7 @@ void conn_input(struct conn *c, const void *data, size_t len, uint64_t now);
 void conn_eof(struct conn *c, uint64_t now); /* the client sends nothing more */
 void conn_lost(struct conn *c);              /* reset, error */
 void conn_tick(struct conn *c, uint64_t now); /* timeouts */
-void conn_drain(struct conn *c);             /* idle connections end, busy ones after their answer */
+void conn_drain(struct conn *c);             /* idle connections end, busy ones after their answer, half a request gets 503 */
 
 /* Work that waits for the loop pass: parses the next pipelined request when it may. */
 void conn_pump(struct conn *c, uint64_t now);

@@ -707,17 +707,25 @@ static void test_timeouts(void **state)
 static void test_drain(void **state)
 {
 	struct server s;
-	struct client idle, busy;
+	struct client idle, busy, slow, stray;
 
 	server_open(&s, 100);
 	client_open(&idle, &s, 0);
 	client_open(&busy, &s, 0);
+	client_open(&slow, &s, 0);
+	client_open(&stray, &s, 0);
+	client_puts(&slow, &s, "POST /a HTTP/1.1\r\n" H "Content-Length: 10\r\n\r\nabc");
+	client_puts(&stray, &s, "\r\n");
 	client_puts(&idle, &s, "GET /a HTTP/1.1\r\n" H "\r\n");
 	assert_true(client_wait(&idle, &s, "[/a  0]", 1));
 	client_puts(&busy, &s, "GET /later HTTP/1.1\r\n" H "\r\n");
 	assert_true(wait_for(&s, &s.n_requests, 2));
 	tcp_drain(s.tcp);
 	assert_true(client_wait(&idle, &s, NULL, 0));
+	assert_true(client_wait(&slow, &s, NULL, 0)); /* nobody waits for what would be refused */
+	assert_non_null(strstr(slow.in.data, "HTTP/1.1 503 "));
+	assert_true(client_wait(&stray, &s, NULL, 0));
+	assert_int_equal(stray.in.len, 0);
 	assert_int_equal(s.n_gone, 0);
 	http_answer(s.held, 200, NULL, NULL, "[end]", 5);
 	assert_true(client_wait(&busy, &s, NULL, 0));
@@ -726,6 +734,8 @@ static void test_drain(void **state)
 	assert_true(wait_for_none(&s));
 	client_close(&idle, false);
 	client_close(&busy, false);
+	client_close(&slow, false);
+	client_close(&stray, false);
 	server_close(&s);
 }
 
