@@ -68,7 +68,7 @@ void page_format(struct page *p, uint32_t n_frontends, uint32_t n_workers)
 
 int page_check(const struct page *p, size_t bytes, struct errbuf *err)
 {
-	if (bytes < sizeof(*p) || p->magic != PAGE_MAGIC || p->layout != PAGE_LAYOUT)
+	if (bytes != sizeof(*p) || p->magic != PAGE_MAGIC || p->layout != PAGE_LAYOUT)
 		return err_set(err, ST_CORRUPT, "shared memory holds no status page of layout %d; was another version started?",
 			       PAGE_LAYOUT);
 	if (p->n_frontends > LIMIT_FRONTENDS || p->n_workers > LIMIT_WORKERS)
