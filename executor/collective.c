@@ -1,6 +1,7 @@
 /* collective.c - see collective.h. */
 #include "executor/collective.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,14 @@ void collective_call(struct collective *c, uint64_t epoch, const char *method, c
 	*m = (struct msg){.type = MSG_rpc, .rpc = {epoch, c->id, view_text(method), view_of(c->args, args_len)}};
 }
 
+/* The code of a rank that failed. Not one of those that mean something else to our caller: a missing file is no missing call. */
+static int collective_failure(uint32_t status)
+{
+	int rc = status <= INT_MAX ? -(int)status : ST_INVALID;
+
+	return rc == ST_AGAIN || rc == ST_NOT_FOUND ? ST_INVALID : rc;
+}
+
 int collective_on_reply(struct collective *c, const struct msg_rpc_reply *m, struct errbuf *err)
 {
 	struct collective_answer *a;
@@ -33,8 +42,8 @@ int collective_on_reply(struct collective *c, const struct msg_rpc_reply *m, str
 	if (!c->running || m->id != c->id || m->rank >= c->n_ranks || c->answers[m->rank].arrived) return ST_NOT_FOUND;
 	if (m->status != 0) {
 		c->running = false;
-		return err_set(err, -(int)m->status < ST_OK && (int)m->status > 0 ? -(int)m->status : ST_INVALID, "worker %u: %s: %.*s",
-			       m->rank, c->method, (int)m->text.n, (const char *)m->text.data);
+		return err_set(err, collective_failure(m->status), "worker %u: %s: %.*s", m->rank, c->method, (int)m->text.n,
+			       (const char *)m->text.data);
 	}
 	if (m->body.n > RPC_BODY_MAX) {
 		c->running = false;

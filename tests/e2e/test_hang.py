@@ -1,6 +1,7 @@
 """A process that hangs, as one that is stopped does, is ended by the supervisor; nobody waits for it for ever. And what the
 surroundings do to all processes at once: a freeze, a low limit of descriptors, a terminal that goes away."""
 import os
+import shutil
 import signal
 import time
 
@@ -59,3 +60,19 @@ def test_the_end_of_the_terminal_under_nohup(start, tiny):
     assert s.complete()["choices"]
     with pytest.raises(AssertionError):
         sv.wait_for("a restart", lambda: s.kids("") != before or s.lines("started again"), 0.5)
+
+
+def test_a_model_file_that_is_away_for_a_while(start, tiny, tmp_path):
+    """A worker that cannot load again is tried again, and says why meanwhile."""
+    model, away = str(tmp_path / "model.gguf"), str(tmp_path / "away.gguf")
+    shutil.copy(tiny, model)
+    s = start(model).ready()
+    want = s.stream("away", max_tokens=400, ignore_eos=True).finish()
+    stream = s.stream("away", max_tokens=400, ignore_eos=True)
+    stream.next()
+    os.rename(model, away)
+    s.kill("worker")
+    sv.wait_for("the reason is said", lambda: s.lines("ERROR", "load: ", "No such file"))
+    os.rename(away, model)
+    assert stream.finish() == want
+    s.ready()

@@ -171,6 +171,13 @@ static void a_rank_that_fails_is_named(void **state)
 	start(1);
 	expect_call(RPC_HELLO);
 	assert_int_equal(reply_raw(0, b.rpc.id, 12345678, NULL, 0), -12345678); /* a code that we do not know is an error too */
+	/* A rank's own "not found" and "again" are failures, and not the words for an answer to no call. */
+	for (int k = 0; k < 2; k++) {
+		start(1);
+		expect_call(RPC_HELLO);
+		assert_int_equal(reply_raw(0, b.rpc.id, (uint32_t)(k ? -ST_AGAIN : -ST_NOT_FOUND), NULL, 0), ST_INVALID);
+		assert_int_equal(b.state, BRINGUP_FAILED);
+	}
 }
 
 static void answers_count_once_and_only_in_their_epoch(void **state)
