@@ -165,8 +165,8 @@ static bool slot_is_well(const struct page_slot *s, uint64_t now_ns, uint64_t he
 	return atomic_load(&s->state) == PAGE_SERVING && (beat >= now_ns || now_ns - beat <= heartbeat_max_ns);
 }
 
-/* Whether the mesh cannot serve without it. A frontend that has died leaves its siblings, who adopt new connections: only at the
- * first start do all of them count. */
+/* Whether the mesh cannot serve without it. A frontend that has died leaves its siblings, and the connections that the kernel
+ * queues for it wait for its successor: only at the first start do all of them count. */
 static bool slot_is_missed(const struct page_slot *s, enum page_owner owner)
 {
 	enum page_state state = (enum page_state)atomic_load(&s->state);

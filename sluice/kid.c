@@ -25,7 +25,7 @@ void kid_init(struct kid *k, enum kid_kind kind, uint32_t index, struct mesh *me
 	else snprintf(k->name, sizeof(k->name), "%s %u", kid_words[kind], index);
 	k->slot = kind == KID_FRONTEND ? &mesh->page->frontends[index]
 		  : kind == KID_WORKER ? &mesh->page->workers[index] : &mesh->page->executor;
-	restart_init(&k->restart, &restart_config_default, now);
+	restart_init(&k->restart, kind == KID_FRONTEND ? &restart_config_frontend : &restart_config_default, now);
 }
 
 /* The program beside this one, or in SLUICE_BIN_DIR. */

@@ -8,6 +8,13 @@ const struct restart_config restart_config_default = {
 	.start_failures_max = 5, /* 100 + 200 + 400 + 800 ms of waiting: a transient cause has had its chance */
 };
 
+const struct restart_config restart_config_frontend = {
+	.delay_min_ns = 100 * NS_PER_MS,
+	.delay_max_ns = NS_PER_S, /* the kernel goes on queueing connections for it: they wait as long */
+	.healthy_ns = 30 * NS_PER_S,
+	.start_failures_max = 5,
+};
+
 void restart_init(struct restart *r, const struct restart_config *cfg, uint64_t now)
 {
 	CHECK(cfg->delay_min_ns > 0 && cfg->delay_min_ns <= cfg->delay_max_ns && cfg->start_failures_max > 0);

@@ -29,7 +29,7 @@ struct restart_config {
 	uint32_t start_failures_max;         /* deaths before ever being ready */
 };
 
-extern const struct restart_config restart_config_default;
+extern const struct restart_config restart_config_default, restart_config_frontend;
 
 struct restart {
 	struct restart_config cfg;

@@ -247,6 +247,15 @@ static void defaults(void **state)
 	struct restart r;
 	uint64_t now = 0, waits = 0;
 
+	restart_init(&r, &restart_config_frontend, 0);
+	for (int i = 0; i < 20; i++, now = restart_deadline(&r)) {
+		assert_int_equal(restart_step(&r, now), RESTART_SPAWN);
+		restart_on_ready(&r, now);
+		restart_on_exited(&r, now);
+		waits = restart_deadline(&r) - now;
+	}
+	assert_int_equal(waits, NS_PER_S);
+	now = 0;
 	restart_init(&r, &restart_config_default, 0);
 	assert_int_equal(restart_step(&r, now), RESTART_SPAWN);
 	restart_on_ready(&r, now);
