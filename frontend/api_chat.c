@@ -99,7 +99,7 @@ static json_t *checked_messages(const json_t *messages, struct apierr *e)
 	return copy;
 }
 
-bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, struct token_vec *out, struct apierr *e)
+bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, size_t text_max, struct token_vec *out, struct apierr *e)
 {
 	struct chat_request rq = {.add_generation_prompt = add_generation_prompt, .now_s = clock_wall_s()};
 	struct jinja_out rendered;
@@ -111,6 +111,8 @@ bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prom
 	if (!rq.messages) return false;
 	jinja_out_init(&rendered);
 	rc = chat_render(a->chat, &rq, &rendered, &raised, &err);
+	if (rc == ST_OK && rendered.text.len > text_max)
+		rc = err_set(&err, ST_LIMIT, "`messages` become a text of %zu bytes; at most %zu are allowed here.", rendered.text.len, text_max);
 	if (rc == ST_OK && api_text_may_fit(a, rendered.text.len, out)) chat_encode(a->tokenizer, &rendered, out);
 	if (rc != ST_OK) (void)apierr_set(e, 400, "messages", "%s", err.text);
 	jinja_out_release(&rendered);
@@ -124,7 +126,7 @@ static bool prepare(struct api *a, const json_t *body, struct params *p, struct 
 	if (!api_knows_model(a, p->model, p->model_len, e)) return false;
 	if (!api_is_ready(a, e)) return false;
 	token_vec_init(prompt, api_model_len(a));
-	return api_chat_prompt(a, body, p->add_generation_prompt, prompt, e);
+	return api_chat_prompt(a, body, p->add_generation_prompt, SIZE_MAX, prompt, e);
 }
 
 void api_chat(struct api *a, struct http_request *r)

@@ -34,7 +34,7 @@ static bool read_text(struct api *a, const json_t *body, bool *strs, struct toke
 	if (!check_model(a, body, e) || !read_switch(body, "add_special_tokens", &add_special, e) ||
 	    !read_switch(body, "add_generation_prompt", &add_generation, e) || !read_switch(body, "return_token_strs", strs, e))
 		return false;
-	if (messages && !json_is_null(messages)) return api_chat_prompt(a, body, add_generation, out, e);
+	if (messages && !json_is_null(messages)) return api_chat_prompt(a, body, add_generation, TOKENIZE_TEXT_MAX, out, e);
 	if (!json_is_string(prompt) || json_string_length(prompt) > TOKENIZE_TEXT_MAX)
 		return params_wrong(e, "prompt", "a text of at most 2097152 bytes");
 	api_text_prompt(a, json_string_value(prompt), json_string_length(prompt), add_special, out);

@@ -364,6 +364,14 @@ def test_streamed_text_is_the_plain_text(server, path):
         assert server.stream(p, path, max_tokens=16, ignore_eos=True).finish()[0] == (c["text"] if path == TEXT else c["message"]["content"])
 
 
+def test_tokenize_has_a_bound_for_both_shapes(server):
+    """One request must not hold the loop for long, nor count fewer tokens than there are."""
+    for body in ({"prompt": "a" * (2 << 20) + "a"}, {"messages": user("a" * (2 << 20))}):
+        r = server.post("/tokenize", {"model": "tiny", **body})
+        assert r.status == 400 and "at most 2097152" in r.error()["message"], r
+    assert server.post("/tokenize", {"model": "tiny", "prompt": "a" * (2 << 20)}).json()["count"] == 2 << 20
+
+
 def test_tokenize_there_and_back(server):
     for text in (" the", "the ", "  ", "\t\n", "a  b", "the\r\nre in", "\u00a0x", "\u3000"):
         r = server.post("/tokenize", {"model": "tiny", "prompt": text}).json()
