@@ -116,6 +116,8 @@ mutate: ## change lines of the pure cores one at a time; the tests must notice (
 check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, all HTTP probes and bad files
 	@rm -f $(RESULTS)
 	@+-$(MAKE) --no-print-directory sim SEEDS=2000
+	@-$(RUN_TESTS) command "golden models, all of them" -- $(B)/tests/test_golden_model --all
+	@-$(RUN_TESTS) command "same logits every way, default model" -- $(B)/tests/test_engine --all
 	@-SLUICE_BIN_DIR=build/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e/long_crash.py
 	@-tests/e2e/shared_checks.sh --long $(RESULTS)
 	@$(RUN_TESTS) sum
