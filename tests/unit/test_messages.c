@@ -27,8 +27,14 @@ static const uint32_t u32s[] = {0, 1, 0xdeadbeef, UINT32_MAX, 7};
 static const uint64_t u64s[] = {0, 1, 0x0123456789abcdefull, UINT64_MAX};
 static const float f32s[] = {0.0f, -1.5f, 3.25e10f};
 
+/* A number for a field whose largest value is max; 0: any. */
+static uint32_t bounded(uint32_t n, uint64_t max)
+{
+	return max == 0 ? n * 1000003u : min_u32(n, (uint32_t)max);
+}
+
 /* Fills every field with something of its kind; `n` varies lengths and numbers, 0 gives all empty. */
-#define FILL_u32(m, field, max) (m)->field = n ? ((max) ? min_u32(n, (uint32_t)(max)) : n * 1000003u) : 0;
+#define FILL_u32(m, field, max) (m)->field = bounded(n, max);
 #define FILL_u64(m, field, max) (m)->field = n * 0x100000001ull;
 #define FILL_f32(m, field, max) (m)->field = (float)n * 0.5f;
 #define FILL_str(m, field, max) (m)->field = view_of("caf\xc3\xa9", min_u32(n ? 5 : 0, max));
