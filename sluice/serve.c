@@ -172,7 +172,7 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 	struct serve *s = ctx;
 	uint64_t now = clock_now_ns();
 
-	if (s->state == SERVING) {
+	if (s->state == SERVING || (s->state == DRAINING && k->kind != KID_FRONTEND)) {
 		bar_clear(s);
 		if (sig) log_warning("%s was ended by signal %d (%s); it will be started again", k->name, sig, strsignal(sig));
 		else if (!k->restart.has_failed) log_warning("%s exited with code %d; it will be started again", k->name, (int)status);
@@ -207,7 +207,9 @@ static void serve_drain(struct serve *s)
 	s->state = DRAINING;
 	s->deadline_ns = clock_now_ns() + timeout;
 	atomic_store(&s->mesh.page->draining, 1);
-	for (uint32_t i = 0; i < s->n_kids; i++) restart_drain(&s->kids[i].restart);
+	/* The engine is still started again: streams that finish need it. */
+	for (uint32_t i = 0; i < s->n_kids; i++)
+		if (s->kids[i].kind == KID_FRONTEND) restart_drain(&s->kids[i].restart);
 	serve_tell(s, KID_FRONTEND, &drain);
 }
 
@@ -217,6 +219,7 @@ static void serve_stop_rest(struct serve *s)
 
 	s->state = STOPPING;
 	s->deadline_ns = clock_now_ns() + STOP_GRACE_NS;
+	for (uint32_t i = 0; i < s->n_kids; i++) restart_drain(&s->kids[i].restart);
 	serve_tell(s, KID_EXECUTOR, &drain);
 	serve_tell(s, KID_WORKER, &drain);
 }
@@ -326,6 +329,7 @@ static void on_serve_tick(uv_timer_t *t)
 		else if (!s->was_ready) serve_progress(s, &h);
 		return;
 	case DRAINING:
+		serve_end_hung(s, now);
 		if (!serve_any_alive(s, true)) serve_stop_rest(s);
 		else if (now >= s->deadline_ns) {
 			log_warning("drain timeout: requests that still run are cut off (--drain-timeout gives them longer)");

@@ -261,6 +261,19 @@ def test_drain_finishes_a_stream(start, tiny, sig):
     s.expect_nothing_left()
 
 
+@pytest.mark.parametrize("kind", ["worker", "executor"])
+def test_a_drain_survives_the_death_of_the_engine(start, tiny, kind):
+    s = start(tiny).ready()
+    want = s.stream("drain", max_tokens=1500, ignore_eos=True).finish()
+    st = s.stream("drain", max_tokens=1500, ignore_eos=True)
+    st.next()
+    s.p.send_signal(signal.SIGTERM)
+    sv.wait_for("it drains", lambda: s.lines("stopping"))
+    s.kill(kind)
+    assert st.finish() == want
+    s.stop()
+
+
 def test_drain_takes_nothing_new(start, endless):
     s = start(endless, "--device", "null").ready()
     st = s.stream("long", **ENDLESS)
