@@ -41,6 +41,8 @@ bool log_level_parse(const char *word, enum log_level *out)
 
 static void log_line(enum log_level level, const char *fmt, va_list ap)
 {
+	/* A terminal may show the supervisor's progress bar, whoever logs: a line takes its place. */
+	static const char clear[] = "\r\033[K";
 	char line[2048]; /* longer lines are cut: a log line is for a person */
 	struct tm tm;
 	time_t now = time(NULL);
@@ -48,7 +50,7 @@ static void log_line(enum log_level level, const char *fmt, va_list ap)
 	int rc;
 
 	localtime_r(&now, &tm);
-	n = (size_t)snprintf(line, sizeof(line), "%s ", log_names[level]);
+	n = (size_t)snprintf(line, sizeof(line), "%s%s ", isatty(STDERR_FILENO) ? clear : "", log_names[level]);
 	stamp = strftime(line + n, sizeof(line) - n, "%m-%d %H:%M:%S ", &tm);
 	n += stamp;
 	n += (size_t)snprintf(line + n, sizeof(line) - n, "[%s] ", log_state.name);
