@@ -120,7 +120,12 @@ static void edge_push(struct edge *e, const struct msg *m)
 	int rc = edge_pack(e, m);
 
 	if (rc == ST_OK) rc = ring_push(e->steps, e->packed.data, e->packed.len);
-	if (rc != ST_OK) log_error("a %s message of %zu bytes did not go into the step ring: %s", msg_type_name(m->type), e->packed.len, status_text(rc));
+	if (rc == ST_OK) return;
+	/* It would be waited for for ever. A new epoch begins with what the frontends hold. */
+	log_error("a %s message of %zu bytes did not go into the step ring: %s; starting over", msg_type_name(m->type), e->packed.len,
+		  status_text(rc));
+	e->exit_code = EXIT_FAILED;
+	uv_stop(&e->loop);
 }
 
 static void edge_step(void *ctx, const struct msg_step *step)
@@ -326,6 +331,7 @@ static void on_edge_heartbeat(uv_timer_t *t)
 	struct edge *e = t->data;
 
 	zsock_poll(e->requests); /* should never find anything; a missed edge must not become a silent engine */
+	edge_pass(e);            /* what was found has used up its edge, and the loop sleeps before its own pass */
 }
 
 /* ---- start and end ---- */
