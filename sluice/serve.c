@@ -1,8 +1,9 @@
 /* serve.c - the supervisor: starts the processes of a mesh, watches them, restarts them, and ends them.
  *
  * Decisions about restarts are made by restart.c; this file is its edge: a loop of signals, timers and children. It never
- * touches a request. A process that hangs is ended, and so restarted like one that died. Order of an end: frontends drain first (streams finish), then the executor and the workers are told to stop, then the
- * socket folder goes. A second signal, or the drain timeout, kills what is left.
+ * touches a request. A process that hangs is ended, and so started again like one that died.
+ * Order of an end: frontends drain first (streams finish; the engine is still restarted for them), then the executor and
+ * the workers are told to stop, then the socket folder goes. A second signal, or the drain timeout, kills what is left.
  *
  *   SERVING --signal--> DRAINING --all frontends gone--> STOPPING --all gone--> end of the loop
  *   any --a child is given up--> STOPPING (killed at once) */
