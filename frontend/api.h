@@ -67,7 +67,8 @@ void api_answer_json(struct api *a, struct http_request *r);
 /* Reads a list of token ids below the vocabulary's size. */
 bool api_token_list(const struct api *a, const char *name, const json_t *list, struct token_vec *out, struct apierr *e);
 /* The prompt of a chat request as ids: renders the template, encodes. body: the request; text_max: bytes of the rendered text. */
-bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, size_t text_max, struct token_vec *out, struct apierr *e);
+bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, size_t text_max, struct token_vec *out,
+		     struct apierr *e);
 void api_text_prompt(const struct api *a, const char *text, size_t len, bool add_special, struct token_vec *out);
 /* False, and out has overflowed: a text of so many bytes has more tokens than out takes, whatever it says; encoding it would hold
  * the loop for nothing. */

@@ -99,7 +99,8 @@ static json_t *checked_messages(const json_t *messages, struct apierr *e)
 	return copy;
 }
 
-bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, size_t text_max, struct token_vec *out, struct apierr *e)
+bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, size_t text_max, struct token_vec *out,
+		     struct apierr *e)
 {
 	struct chat_request rq = {.add_generation_prompt = add_generation_prompt, .now_s = clock_wall_s()};
 	struct jinja_out rendered;
