@@ -65,7 +65,7 @@ test: ## install what is missing, build, and run all tests that end within ten m
 	@rm -f $(RESULTS)
 	@+$(MAKE) --no-print-directory -j$$(nproc) test-build
 	@-$(RUN_TESTS) command layers -- tests/layers.sh
-	@+-$(MAKE) --no-print-directory unit sim-run e2e-run
+	@+-$(MAKE) --no-print-directory -k unit sim-run e2e-run
 	@$(RUN_TESTS) sum
 
 test-build: all $(TEST_BINS) $(REPLAY_BINS) build/tests/tinymodel $(VENV)/.done
@@ -88,7 +88,7 @@ e2e: e2e-run ## real processes, real clients
 san: ## unit and end-to-end tests under ASan and UBSan
 	@+$(MAKE) --no-print-directory -j$$(nproc) test-build
 	@+$(MAKE) --no-print-directory -j$$(nproc) SAN=1 all build/san-tests
-	@+$(MAKE) --no-print-directory SAN=1 RESULTS=$(RESULTS) unit e2e-run E2E="-m san"
+	@+$(MAKE) --no-print-directory -k SAN=1 RESULTS=$(RESULTS) unit e2e-run E2E="-m san"
 
 ifneq ($(SAN),)
 build/san-tests: $(TEST_BINS) $(REPLAY_BINS)
