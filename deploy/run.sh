@@ -8,15 +8,20 @@ set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 bin=${SLUICE_BIN_DIR:-$root/build/bin}
 port=${SLUICE_PORT:-8000}
+host=${SLUICE_HOST:-127.0.0.1}
 question=${QUESTION:-What is a sluice? Answer in one sentence.}
 args=("$@")
 for ((i = 0; i < ${#args[@]}; i++)); do
 	case "${args[i]}" in
 	--port | -p) port=${args[i + 1]:-$port} ;;
 	--port=*) port=${args[i]#--port=} ;;
+	--host) host=${args[i + 1]:-$host} ;;
+	--host=*) host=${args[i]#--host=} ;;
 	esac
 done
-url=http://127.0.0.1:$port
+case "$host" in 0.0.0.0 | :: | localhost) host=127.0.0.1 ;; esac
+url=http://$host:$port
+case "$host" in *:*) url="http://[$host]:$port" ;; esac
 
 "$bin/sluice" serve "$@" &
 server=$!
@@ -24,7 +29,7 @@ trap 'kill -INT $server 2>/dev/null' INT TERM
 
 # Readiness over plain TCP, so that curl need not be installed.
 ready() {
-	exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1
+	exec 3<>"/dev/tcp/$host/$port" || return 1
 	printf 'GET /ready HTTP/1.0\r\n\r\n' >&3
 	IFS= read -r -t 5 status <&3
 	exec 3>&-
@@ -32,6 +37,7 @@ ready() {
 } 2>/dev/null
 
 while kill -0 $server 2>/dev/null && ! ready; do sleep 0.1; done
+sleep 0.3 # another server on this port answers too; ours has found out by now, and ended
 if kill -0 $server 2>/dev/null; then
 	printf '\n\033[1m> %s\033[0m\n' "$question"
 	"$bin/sluice" chat --url "$url" --max-tokens 120 --temperature 0 "$question"
