@@ -4,6 +4,7 @@
  * ends it at once. A damaged ring or a failed device ends it with EXIT_DEVICE: a new worker gets a new start. */
 #include "worker/workerproc.h"
 
+#include "common/cpuset.h"
 #include "common/log.h"
 #include "proto/boot.h"
 #include "worker/rank.h"
@@ -34,6 +35,9 @@ static void workerproc_options(struct workerproc *w, bool null_device)
 	o->batched_tokens_max = c->max_num_batched_tokens;
 	o->seqs_max = c->max_num_seqs;
 	o->n_threads = c->threads;
+	if (c->threads > cpuset_available())
+		log_warning("--threads %u, but %u can run at once: threads that wait for each other make each step slower",
+			    c->threads, cpuset_available());
 	o->act = f32 ? KACT_F32 : KACT_Q8;
 	o->level_max = levels[c->kernels];
 	o->kv_type = c->kv_cache_dtype == KV_DTYPE_F32 || (c->kv_cache_dtype == KV_DTYPE_AUTO && f32) ? GGTYPE_F32
