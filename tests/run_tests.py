@@ -254,7 +254,7 @@ def main():
     s = sub.add_parser("command")
     s.add_argument("--timeout", type=float, default=900)
     s.add_argument("name")
-    s.add_argument("argv", nargs="+")
+    s.add_argument("argv", nargs=argparse.REMAINDER)  # with its own `--`, which argparse would take out
     s = sub.add_parser("pytest")
     s.add_argument("--timeout", type=float, default=1800)
     s.add_argument("python")
@@ -268,6 +268,8 @@ def main():
     s.add_argument("paths", nargs="*")
     sub.add_parser("sum")
     args = p.parse_args()
+    if getattr(args, "argv", [])[:1] == ["--"]:
+        del args.argv[0]
     os.chdir(ROOT)
     results = Results(args.results)
     if args.what == "sum":

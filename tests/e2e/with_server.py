@@ -20,8 +20,10 @@ def main():
     p.add_argument("--model", default=sv.REAL_MODEL)
     p.add_argument("--model-name", default="smollm2")
     p.add_argument("--serve", default="")
-    p.add_argument("command", nargs="+")
+    p.add_argument("command", nargs=argparse.REMAINDER)
     args = p.parse_args()
+    if args.command[:1] == ["--"]:
+        del args.command[0]
     with sv.Server(args.model, *shlex.split(args.serve), frontends=args.frontends, name=args.model_name) as s:
         s.ready()
         code = subprocess.run([w.replace("{url}", s.url).replace("{port}", str(s.port)) for w in args.command]).returncode
