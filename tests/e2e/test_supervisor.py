@@ -391,12 +391,12 @@ def test_stopped_supervisor_is_no_dead_one(start, tiny):
 @pytest.mark.root
 def test_as_pid_1(start, tiny):
     """As in a container: signals work and strangers are reaped."""
-    s = start(tiny, frontends=2, wrap=("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")).ready()
+    s = start(tiny, frontends=2, wrap=("unshare", "--pid", "--fork", "--kill-child")).ready()
     s.complete()
     inner = next(p for p in s.pids() if sv.read_proc(p, "cmdline").split(b"\0")[0].endswith(b"/sluice") and b"serve" in sv.read_proc(p, "cmdline")
                  and int(sv.read_proc(p, "status").split(b"NSpid:")[1].split(b"\n")[0].split()[-1]) == 1)
     # A stranger whose parent dies becomes a child of PID 1.
-    subprocess.run(["nsenter", "-t", str(inner), "-p", "-m", "sh", "-c", "(sleep 0.2 &) ; exit 0"], check=True)
+    subprocess.run(["nsenter", "-t", str(inner), "-p", "sh", "-c", "(sleep 0.2 &) ; exit 0"], check=True)
 
     def children():
         """Of the inner supervisor, also dead ones."""
