@@ -121,25 +121,12 @@ bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prom
 	return rc == ST_OK;
 }
 
-static bool prepare(struct api *a, const json_t *body, struct params *p, struct token_vec *prompt, struct apierr *e)
+static bool read_prompt(struct api *a, const json_t *body, const struct params *p, struct token_vec *out, struct apierr *e)
 {
-	if (!params_read(p, PARAMS_CHAT, body, e)) return false;
-	if (!api_knows_model(a, p->model, p->model_len, e)) return false;
-	if (!api_is_ready(a, e)) return false;
-	token_vec_init(prompt, api_model_len(a));
-	return api_chat_prompt(a, body, p->add_generation_prompt, SIZE_MAX, prompt, e);
+	return api_chat_prompt(a, body, p->add_generation_prompt, SIZE_MAX, out, e);
 }
 
 void api_chat(struct api *a, struct http_request *r)
 {
-	struct token_vec prompt = {0};
-	struct apierr e = {0};
-	struct params p;
-	json_t *body;
-
-	if (!api_body(r, &body)) return;
-	if (prepare(a, body, &p, &prompt, &e)) gen_start(a, r, &p, &prompt);
-	else apierr_answer(&e, r);
-	token_vec_release(&prompt);
-	json_decref(body);
+	gen_serve(a, r, PARAMS_CHAT, read_prompt);
 }

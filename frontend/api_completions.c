@@ -7,7 +7,7 @@
 #include "frontend/params.h"
 
 /* prompt: text, [text], [ids], [[ids]]. */
-static bool read_prompt(struct api *a, const struct params *p, struct token_vec *out, struct apierr *e)
+static bool read_prompt(struct api *a, const json_t *body, const struct params *p, struct token_vec *out, struct apierr *e)
 {
 	const json_t *j = p->prompt;
 
@@ -24,25 +24,7 @@ static bool read_prompt(struct api *a, const struct params *p, struct token_vec 
 	return api_token_list(a, "prompt", j, out, e);
 }
 
-static bool prepare(struct api *a, const json_t *body, struct params *p, struct token_vec *prompt, struct apierr *e)
-{
-	if (!params_read(p, PARAMS_TEXT, body, e)) return false;
-	if (!api_knows_model(a, p->model, p->model_len, e)) return false;
-	if (!api_is_ready(a, e)) return false;
-	token_vec_init(prompt, api_model_len(a));
-	return read_prompt(a, p, prompt, e);
-}
-
 void api_completions(struct api *a, struct http_request *r)
 {
-	struct token_vec prompt = {0};
-	struct apierr e = {0};
-	struct params p;
-	json_t *body;
-
-	if (!api_body(r, &body)) return;
-	if (prepare(a, body, &p, &prompt, &e)) gen_start(a, r, &p, &prompt);
-	else apierr_answer(&e, r);
-	token_vec_release(&prompt);
-	json_decref(body);
+	gen_serve(a, r, PARAMS_TEXT, read_prompt);
 }

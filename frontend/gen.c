@@ -200,6 +200,30 @@ void gen_start(struct api *a, struct http_request *r, const struct params *p, co
 	if (g->is_stream) gen_due(g);
 }
 
+static bool gen_read(struct api *a, enum params_endpoint endpoint, gen_prompt_reader *read_prompt, const json_t *body, struct params *p,
+		     struct token_vec *prompt, struct apierr *e)
+{
+	if (!params_read(p, endpoint, body, e)) return false;
+	if (!api_knows_model(a, p->model, p->model_len, e)) return false;
+	if (!api_is_ready(a, e)) return false;
+	token_vec_init(prompt, api_model_len(a));
+	return read_prompt(a, body, p, prompt, e);
+}
+
+void gen_serve(struct api *a, struct http_request *r, enum params_endpoint endpoint, gen_prompt_reader *read_prompt)
+{
+	struct token_vec prompt = {0};
+	struct apierr e = {0};
+	struct params p;
+	json_t *body;
+
+	if (!api_body(r, &body)) return;
+	if (gen_read(a, endpoint, read_prompt, body, &p, &prompt, &e)) gen_start(a, r, &p, &prompt);
+	else apierr_answer(&e, r);
+	token_vec_release(&prompt);
+	json_decref(body);
+}
+
 /* ---- events of the live request ---- */
 
 /* Whether this token ends the request at the executor; then it stands for the end and not for text. */
