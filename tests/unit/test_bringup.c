@@ -151,6 +151,68 @@ static void a_death_starts_over(void **state)
 	expect_call(RPC_HELLO);
 }
 
+/* Whichever rank it is, its answer counts, and one that cannot be read is never taken for numbers. */
+static void every_rank_is_asked_and_read(void **state)
+{
+	uint8_t bad[1] = {0};
+
+	start(2);
+	expect_call(RPC_HELLO);
+	assert_int_equal(bringup_deadline(&b), 100 * NS_PER_MS);
+	assert_int_equal(reply_hello(0, RPC_WORKER_NOTHING, 0), ST_OK);
+	assert_int_equal(reply_hello(1, RPC_WORKER_NOTHING, 0), ST_OK);
+	assert_int_equal(bringup_deadline(&b), 0); /* a call is due at once */
+	expect_call(RPC_LOAD);
+	assert_int_equal(reply_load(0, 1024), ST_OK);
+	assert_int_equal(reply_load(1, 4096), ST_OK);
+	assert_int_equal(b.model_len_max, 1024);
+	expect_call(RPC_PROFILE);
+	assert_int_equal(call.rpc.args.n, 0);
+	assert_int_equal(reply_profile(0, 80), ST_OK);
+	assert_int_equal(reply_profile(1, 90), ST_OK);
+	assert_int_equal(b.n_blocks, 80);
+	for (int step = 0; step < 2; step++) {
+		start(1);
+		expect_call(RPC_HELLO);
+		assert_int_equal(reply_hello(0, RPC_WORKER_NOTHING, 0), ST_OK);
+		expect_call(RPC_LOAD);
+		if (step == 1) {
+			assert_int_equal(reply_load(0, 1024), ST_OK);
+			expect_call(RPC_PROFILE);
+		}
+		assert_int_equal(reply(0, bad, sizeof(bad)), ST_CORRUPT);
+		assert_string_equal(err.text, step ? "worker 0: profile: the answer could not be read"
+						   : "worker 0: load: the answer could not be read");
+		assert_int_equal(b.state, BRINGUP_FAILED);
+	}
+}
+
+static void a_call_that_is_over_takes_no_answers(void **state)
+{
+	uint8_t body[RPC_BODY_MAX + 1] = {0};
+	struct collective c;
+
+	memset(&c, 0xAA, sizeof(c));
+	collective_init(&c, 2);
+	assert_int_equal(c.deadline_ns, UINT64_MAX);
+	assert_int_equal(collective_on_reply(&c, &(struct msg_rpc_reply){EPOCH, 0, 0, 0, {0}, {0}}, &err), ST_NOT_FOUND);
+	collective_call(&c, EPOCH, "ping", NULL, 0, 0, 0, &call);
+	assert_int_equal(c.id, 1);
+	assert_int_equal(collective_on_reply(&c, &(struct msg_rpc_reply){EPOCH, 1, 0, 0, {0}, view_of(body, RPC_BODY_MAX)}, &err),
+			 ST_AGAIN);
+	assert_int_equal(collective_on_reply(&c, &(struct msg_rpc_reply){EPOCH, 1, 1, 0, {0}, view_of(body, RPC_BODY_MAX + 1)}, &err),
+			 ST_CORRUPT);
+	assert_int_equal(collective_on_reply(&c, &(struct msg_rpc_reply){EPOCH, 1, 1, 0, {0}, {0}}, &err), ST_NOT_FOUND);
+	collective_call(&c, EPOCH, "ping", NULL, 0, 0, 0, &call);
+	assert_int_equal(collective_on_reply(&c, &(struct msg_rpc_reply){EPOCH, 2, 0, -ST_DEVICE, {0}, {0}}, &err), ST_DEVICE);
+	assert_int_equal(collective_on_reply(&c, &(struct msg_rpc_reply){EPOCH, 2, 1, 0, {0}, {0}}, &err), ST_NOT_FOUND);
+	collective_call(&c, EPOCH, "ping", NULL, 0, 0, 0, &call);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(collective_on_reply(&c, &(struct msg_rpc_reply){EPOCH, 3, i, 0, {0}, {0}}, &err), i ? ST_OK : ST_AGAIN);
+	assert_false(c.running);
+	assert_int_equal(collective_check(&c, UINT64_MAX, &err), ST_OK);
+}
+
 static void a_rank_that_fails_is_named(void **state)
 {
 	uint8_t big[RPC_BODY_MAX + 1] = {0};
@@ -230,6 +292,8 @@ int main(void)
 		cmocka_unit_test(ranks_that_disagree_are_sized_again),
 		cmocka_unit_test(hello_is_repeated_until_it_is_heard),
 		cmocka_unit_test(a_death_starts_over),
+		cmocka_unit_test(every_rank_is_asked_and_read),
+		cmocka_unit_test(a_call_that_is_over_takes_no_answers),
 		cmocka_unit_test(a_rank_that_fails_is_named),
 		cmocka_unit_test(answers_count_once_and_only_in_their_epoch),
 		cmocka_unit_test(a_version_or_rank_that_does_not_fit_is_refused),
