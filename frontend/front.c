@@ -255,9 +255,8 @@ static void front_lives(struct front *f)
 static int front_open(struct front *f, struct errbuf *err)
 {
 	struct lane_events events = {.ctx = f, .on_message = on_lane_message, .on_ready = on_lane_ready};
-	int rc = front_load(f, err);
+	int rc;
 
-	if (rc != ST_OK) return rc;
 	front_lives(f);
 	f->api.tokenizer = f->tokenizer;
 	f->api.chat = f->chat;
@@ -297,6 +296,12 @@ static void front_close(struct front *f)
 	tokenizer_free(f->tokenizer);
 }
 
+static void front_refuse(const struct errbuf *err)
+{
+	log_error("%s", err->text);
+	boot_send_failed(EXIT_FAILED, err->text);
+}
+
 int front_run(struct boot *boot)
 {
 	struct front *f = mem_new(struct front);
@@ -308,10 +313,16 @@ int front_run(struct boot *boot)
 	f->api.page = boot->page;
 	f->api.slot = &boot->page->frontends[min_u32(boot->index, LIMIT_FRONTENDS - 1)];
 	f->api.heartbeat_max_ns = boot->config.heartbeat_timeout;
+	if (front_load(f, &err) != ST_OK) {
+		front_refuse(&err);
+		chat_free(f->chat);
+		tokenizer_free(f->tokenizer);
+		free(f);
+		return EXIT_FAILED;
+	}
 	front_handles(f);
 	if (front_open(f, &err) != ST_OK) {
-		log_error("%s", err.text);
-		boot_send_failed(EXIT_FAILED, err.text);
+		front_refuse(&err);
 		return EXIT_FAILED; /* the process ends: the system frees what is half open */
 	}
 	CHECK(uv_poll_start(&f->control, UV_READABLE, on_control) == 0);
