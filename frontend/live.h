@@ -42,6 +42,11 @@ struct lives_out {
 	bool (*on_token)(void *ctx, void *owner, const struct live_token *t);
 	/* The request is over: finish (STOP, LENGTH, ABORT), or refusal != 0 with a text. */
 	void (*on_end)(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text);
+	/* Log-probabilities of a prompt token (position: in the prompt, from 1), in order, exactly once, before the first output token.
+	 * NULL: dropped. */
+	void (*on_prompt_token)(void *ctx, void *owner, const struct live_token *t);
+	/* The pooled hidden state of a pooling request, f32s; then on_end(STOP). NULL: dropped. */
+	void (*on_embedding)(void *ctx, void *owner, struct view values);
 };
 
 struct lives *lives_new(const struct lives_config *cfg, const struct lives_out *out);

@@ -7,6 +7,7 @@
 
 #include "common/base.h"
 #include "frontend/apierr.h"
+#include "frontend/toolspec.h"
 #include "proto/limits.h"
 
 #include <jansson.h>
@@ -17,9 +18,19 @@ enum params_endpoint { PARAMS_CHAT = 1, PARAMS_TEXT = 2 };
 #define PARAMS_STOP_IDS_MAX (LIMIT_STOP_IDS - 16)
 #define PARAMS_NO_LOGPROBS (-1)
 
+enum params_format {
+	PARAMS_FORMAT_ANY,
+	PARAMS_FORMAT_JSON_OBJECT,
+	PARAMS_FORMAT_SCHEMA,
+	PARAMS_FORMAT_REGEX,
+	PARAMS_FORMAT_CHOICE,
+	PARAMS_FORMAT_EBNF
+};
+
 /* Borrows from the body's JSON. */
 struct params {
 	enum params_endpoint endpoint;
+	const json_t *body;        /* all of it */
 	const json_t *messages;    /* chat */
 	const json_t *prompt;      /* text */
 	const char *model;         /* NULL: not given */
@@ -32,6 +43,11 @@ struct params {
 	bool has_seed;
 	int64_t seed;
 	int64_t priority;
+	int64_t n, best_of;        /* best_of >= n; 1 by default */
+	double repetition_penalty, presence_penalty, frequency_penalty;
+	const json_t *logit_bias;  /* object: token id as text -> number; checked but for the vocabulary; NULL: none */
+	const json_t *allowed_ids; /* list of whole numbers, not empty; NULL: none */
+	int64_t n_prompt_logprobs; /* PARAMS_NO_LOGPROBS, or the number of best tokens to list */
 	const char *cache_salt;
 	size_t cache_salt_len;
 
@@ -43,10 +59,26 @@ struct params {
 	bool skip_special;         /* skip_special_tokens */
 
 	int64_t n_logprobs;        /* PARAMS_NO_LOGPROBS, or the number of best tokens to list */
-	bool stream, include_usage;
+	bool stream, include_usage, continuous_usage;
 	bool return_token_ids;
+	bool ids_as_tokens;        /* return_tokens_as_token_ids: log-probabilities say "token_id:123" */
+	bool echo;                 /* the prompt (chat: the last message) in front of the answer */
 	bool add_special_tokens;    /* text: BOS where the model wants one */
 	bool add_generation_prompt; /* chat */
+
+	/* chat */
+	struct toolspec tools;
+	bool continue_final;       /* continue_final_message */
+	bool include_reasoning;    /* true by default; false: reasoning is left out of the answer */
+	const json_t *documents;   /* list, or NULL */
+	const json_t *chat_kwargs; /* object, or NULL */
+	const char *chat_template; /* of the request, or NULL; allowed by --trust-request-chat-template only */
+	size_t chat_template_len;
+
+	/* What the output must be; from response_format, guided_*, structured_outputs, grammar, ... */
+	enum params_format format;
+	const json_t *format_spec; /* SCHEMA: the schema; CHOICE: the list; REGEX, EBNF: the text */
+	const char *format_at;     /* the request's field that asked for it, for errors */
 };
 
 /* False: e says what is wrong. */

@@ -11,6 +11,10 @@
 #define LIMIT_BATCH (1u << 17)     /* tokens of one step */
 #define LIMIT_STOP_IDS 128         /* stop token ids of one request */
 #define LIMIT_TOP_LOGPROBS 20      /* vLLM's --max-logprobs default; KTOP_MAX of the kernels */
+#define LIMIT_BIAS 4096            /* entries of a logit_bias; OpenAI takes 300 */
+#define LIMIT_ALLOWED (1u << 18)   /* allowed_token_ids: above every published vocabulary */
+#define LIMIT_GRAMMAR_BYTES (1u << 20) /* of one request's grammar (proto/gram.h) */
+#define LIMIT_CHOICES 128          /* n and best_of */
 #define LIMIT_SALT 256             /* bytes of a cache salt */
 #define LIMIT_TEXT 1024            /* bytes of an error text or a method name */
 #define LIMIT_RPC_BYTES (1u << 20) /* arguments or answer of one collective call */
@@ -18,6 +22,6 @@
 #define LIMIT_STEP_RING_BYTES (32u << 20)  /* two steps, each with the tokens of new sequences */
 #define LIMIT_REPLY_RING_BYTES (8u << 20)  /* two results of LIMIT_SEQS rows with log-probabilities of some */
 
-#define PROTO_VERSION 1
+#define PROTO_VERSION 2
 
 #endif

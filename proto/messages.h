@@ -89,6 +89,13 @@ struct msg {
 };
 #undef MSG_NO_FIELD
 
+/* What a submit asks for. Pooling requests have no output: they end with one embedding. */
+enum request_kind {
+	REQUEST_GENERATE = 0,
+	REQUEST_POOL_MEAN = 1, /* mean over all prompt tokens of the hidden states after the last norm */
+	REQUEST_POOL_LAST = 2  /* the last token's */
+};
+
 /* How a request ended; in results.finishes. */
 enum finish {
 	FINISH_NONE = 0,   /* goes on */

@@ -110,7 +110,7 @@ static void frontend_start(struct sim *s, uint32_t ix)
 {
 	struct sim_frontend *f = &s->frontends[ix];
 	struct lives_config cfg = s->setup.lives;
-	struct lives_out out = {&frontend_ctxs[ix], frontend_send, frontend_on_token, frontend_on_end};
+	struct lives_out out = {&frontend_ctxs[ix], frontend_send, frontend_on_token, frontend_on_end, NULL, NULL};
 
 	frontend_ctxs[ix] = (struct frontend_ctx){s, ix};
 	cfg.frontend = ix;
