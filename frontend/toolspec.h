@@ -19,7 +19,7 @@ struct toolspec {
 	bool parallel;       /* parallel_tool_calls, true by default */
 };
 
-/* Reads tools, tool_choice (and the older functions, function_call as the same) of a body. False: e is set. */
+/* Reads tools, tool_choice and parallel_tool_calls of a body. False: e is set. */
 bool toolspec_read(struct toolspec *t, const json_t *body, struct apierr *e) MUST_CHECK;
 /* What the output must be: NULL for none and auto; for required an array of {"name", "parameters"}; for a named one its
  * parameters. A new reference. */
