@@ -140,11 +140,13 @@ static void gen_answer_init(struct gen *g, const struct params *p, const struct 
 {
 	char id[64];
 	struct answer_config cfg = {
-		.is_chat = p->endpoint == PARAMS_CHAT,
+		.shape = p->endpoint == PARAMS_CHAT ? &ANSWER_CHAT : &ANSWER_TEXT,
 		.is_stream = p->stream,
 		.include_usage = p->include_usage,
 		.return_ids = p->return_token_ids,
 		.n_logprobs = (int)p->n_logprobs,
+		.n_prompt_logprobs = PARAMS_NO_LOGPROBS,
+		.n_choices = 1,
 		.id = id,
 		.model = g->api->names[0],
 		.created = clock_wall_s(),
@@ -152,10 +154,11 @@ static void gen_answer_init(struct gen *g, const struct params *p, const struct 
 		.ctx = g->api,
 	};
 
-	snprintf(id, sizeof(id), "%s-%016llx%016llx", cfg.is_chat ? "chatcmpl" : "cmpl", (unsigned long long)g->api->run_id,
+	snprintf(id, sizeof(id), "%s%016llx%016llx", cfg.shape->id_prefix, (unsigned long long)g->api->run_id,
 		 (unsigned long long)live_client_id(g->live));
 	answer_init(&g->answer, &cfg);
-	answer_prompt(&g->answer, prompt->ids, prompt->len);
+	g->answer.choices[0].n_prompt = prompt->len;
+	answer_prompt(&g->answer, &g->answer.choices[0], prompt->ids, prompt->len);
 }
 
 void gen_start(struct api *a, struct http_request *r, const struct params *p, const struct token_vec *prompt)
@@ -252,8 +255,12 @@ static void gen_observe(struct gen *g, uint64_t now)
 static bool gen_push_text(struct gen *g, const struct strbuf *piece)
 {
 	bool armed = g->n_output > g->output_min || g->output_min == 0;
+	struct strbuf sure;
 
-	g->stop_ix = stopstr_push(&g->stop, piece->data, piece->len, armed, answer_text(&g->answer));
+	strbuf_init(&sure, GEN_PIECE_MAX);
+	g->stop_ix = stopstr_push(&g->stop, piece->data, piece->len, armed, &sure);
+	pieces_text(&g->answer.choices[0].said, sure.data, sure.len);
+	strbuf_release(&sure);
 	return g->stop_ix >= 0;
 }
 
@@ -265,7 +272,7 @@ bool gen_on_token(void *ctx, void *owner, const struct live_token *t)
 
 	gen_observe(g, g->api->now);
 	if (g->n_output++ == 0) g->n_cached = live_n_cached(g->live);
-	answer_token(&g->answer, t);
+	answer_token(&g->answer, &g->answer.choices[0], t);
 	gen_due(g);
 	if (gen_is_stop_id(g, t)) return false;
 	strbuf_init(&piece, GEN_PIECE_MAX);
@@ -309,15 +316,23 @@ void gen_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, st
 	}
 	strbuf_init(&tail, GEN_PIECE_MAX);
 	detok_finish(&g->detok, &tail);
-	if (tail.len > 0 && gen_push_text(g, &tail)) g->finish = FINISH_STOP;
-	else stopstr_finish(&g->stop, answer_text(&g->answer));
+	if (tail.len > 0 && gen_push_text(g, &tail)) {
+		g->finish = FINISH_STOP;
+	} else {
+		strbuf_reset(&tail);
+		stopstr_finish(&g->stop, &tail);
+		pieces_text(&g->answer.choices[0].said, tail.data, tail.len);
+	}
 	strbuf_release(&tail);
 }
 
 /* ---- writing ---- */
 
-static void gen_end_of(const struct gen *g, struct answer_end *end)
+static void gen_end_of(struct gen *g)
 {
+	struct answer_end *end = &g->answer.choices[0].end;
+
+	g->answer.choices[0].ended = true;
 	*end = (struct answer_end){.finish = g->finish == FINISH_LENGTH ? "length" : "stop", .stop_id = -1};
 	if (g->stop_ix >= 0) {
 		end->stop_text = g->stop.list[g->stop_ix].text;
@@ -348,7 +363,7 @@ static void gen_send(struct gen *g, struct strbuf *chunk)
 	g->written_ns = g->api->now;
 }
 
-static void gen_write_plain(struct gen *g, const struct answer_end *end, const struct answer_usage *usage)
+static void gen_write_plain(struct gen *g, const struct answer_usage *usage)
 {
 	struct api *a = g->api;
 
@@ -356,7 +371,7 @@ static void gen_write_plain(struct gen *g, const struct answer_end *end, const s
 		apierr_answer(&g->error, g->req);
 		return;
 	}
-	answer_document(&g->answer, end, usage, &a->scratch);
+	g->answer.cfg.shape->document(&g->answer, usage, &a->scratch);
 	api_answer_json(a, g->req);
 }
 
@@ -365,25 +380,31 @@ static void gen_begin(struct gen *g)
 	if (g->begun) return;
 	g->begun = true;
 	http_stream_begin(g->req, 200, "text/event-stream; charset=utf-8");
-	answer_begin(&g->answer, &g->api->scratch);
+	g->answer.cfg.shape->begin(&g->answer, &g->api->scratch);
 	if (g->api->scratch.len) gen_send(g, &g->api->scratch);
 }
 
 /* The end of a stream: all that is left, whether there is room or not; it is bounded, and the connection times out by itself. */
 static void gen_write_end(struct gen *g)
 {
-	struct answer_usage usage = {g->n_prompt, g->n_output, g->n_cached};
+	struct answer_usage usage = {g->n_prompt, g->n_output, g->n_cached, 0};
+	const struct answer_shape *shape = g->answer.cfg.shape;
+	struct answer_choice *c = &g->answer.choices[0];
 	struct strbuf *out = &g->api->scratch;
-	struct answer_end end;
 
-	gen_end_of(g, &end);
+	gen_end_of(g);
 	gen_count(g);
 	if (!g->is_stream || (!g->begun && g->error.status)) {
-		gen_write_plain(g, &end, &usage);
+		gen_write_plain(g, &usage);
 	} else {
 		gen_begin(g);
-		if (g->error.status) answer_error(&g->error, out);
-		else answer_finish(&g->answer, &end, &usage, out);
+		if (g->error.status) {
+			shape->error(&g->answer, &g->error, out);
+		} else {
+			if (c->said.n > 0) shape->delta(&g->answer, c, out);
+			shape->end(&g->answer, c, out);
+			shape->finish(&g->answer, &usage, out);
+		}
 		gen_send(g, out);
 		http_stream_end(g->req);
 	}
@@ -403,8 +424,8 @@ static bool gen_step(struct gen *g)
 	/* A refusal should be a status, not an event inside a 200: wait a moment for the executor's word. */
 	if (!g->begun && !live_is_accepted(g->live) && g->n_output == 0 && a->now - g->started_ns < GEN_BEGIN_NS) return false;
 	gen_begin(g);
-	if (!answer_has_delta(&g->answer) || !http_stream_has_room(g->req)) return true;
-	answer_delta(&g->answer, &a->scratch);
+	if (!answer_has_delta(&g->answer, &g->answer.choices[0]) || !http_stream_has_room(g->req)) return true;
+	g->answer.cfg.shape->delta(&g->answer, &g->answer.choices[0], &a->scratch);
 	gen_send(g, &a->scratch);
 	return true;
 }
