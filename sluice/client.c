@@ -1,9 +1,8 @@
 /* client.c - see client.h. */
-#include "sluice/client.h"
+#include "sluice/client_impl.h"
 
 #include "common/mem.h"
 
-#include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,25 +10,27 @@
 #define CLIENT_ANSWER_MAX (16u << 20)
 #define CLIENT_CONNECT_S 10L
 
-struct client {
-	CURL *curl;
-	struct curl_slist *headers;
-	char *base; /* without trailing slash and /v1 */
-	struct strbuf buf;
-	bool streaming, stopped;
-	bool (*on_event)(void *ctx, json_t *event);
-	void *ctx;
-};
-
-int client_open(struct client **out, const char *url, const char *api_key, struct errbuf *err)
+static void client_address(struct client *c, const char *url)
 {
-	struct client *c = mem_new(struct client);
-	struct strbuf auth;
 	size_t len = strlen(url);
 
+	if (strncmp(url, "unix:", 5) == 0) {
+		c->socket = mem_strdup(url + 5);
+		c->base = mem_strdup("http://localhost");
+		return;
+	}
 	while (len && url[len - 1] == '/') len--;
 	if (len > 3 && strncmp(url + len - 3, "/v1", 3) == 0) len -= 3;
 	c->base = mem_strndup(url, len);
+}
+
+int client_open(struct client **out, const char *url, const char *api_key, const char *cacert, struct errbuf *err)
+{
+	struct client *c = mem_new(struct client);
+	struct strbuf auth;
+
+	client_address(c, url);
+	if (cacert) c->cacert = mem_strdup(cacert);
 	strbuf_init(&c->buf, CLIENT_ANSWER_MAX);
 	c->curl = curl_easy_init();
 	if (!c->curl) {
@@ -54,6 +55,8 @@ void client_close(struct client *c)
 	curl_slist_free_all(c->headers);
 	strbuf_release(&c->buf);
 	free(c->base);
+	free(c->socket);
+	free(c->cacert);
 	free(c);
 }
 
@@ -100,60 +103,100 @@ static int client_refused(struct client *c, long status, struct errbuf *err)
 	return rc;
 }
 
-static int client_perform(struct client *c, const char *path, struct errbuf *err)
+void client_setup(struct client *c, const char *path)
 {
-	char detail[CURL_ERROR_SIZE] = "";
 	struct strbuf url;
-	long status = 0;
-	CURLcode rc;
 
 	strbuf_init(&url, 8192);
 	strbuf_printf(&url, "%s%s", c->base, path);
 	strbuf_reset(&c->buf);
 	c->stopped = false;
+	c->detail[0] = 0;
 	curl_easy_setopt(c->curl, CURLOPT_URL, url.data);
 	curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, c->headers);
 	curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT, CLIENT_CONNECT_S);
 	curl_easy_setopt(c->curl, CURLOPT_NOSIGNAL, 1L);
+	if (c->socket) curl_easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, c->socket);
+	if (c->cacert) curl_easy_setopt(c->curl, CURLOPT_CAINFO, c->cacert);
 	/* http_proxy is seldom meant for this machine. Who sets no_proxy says it himself. */
 	if (!getenv("no_proxy") && !getenv("NO_PROXY")) curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
-	curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, detail);
+	curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->detail);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, on_client_data);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c);
-	rc = curl_easy_perform(c->curl);
-	curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
 	strbuf_release(&url);
+}
+
+int client_result(struct client *c, CURLcode rc, struct errbuf *err)
+{
+	long status = 0;
+
+	curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &status);
 	if (c->stopped) return ST_OK;
 	if (rc != CURLE_OK)
-		return err_set(err, ST_IO, "%s: %s; is the server running there? (--url)", c->base, detail[0] ? detail : curl_easy_strerror(rc));
+		return err_set(err, ST_IO, "%s: %s; is the server running there? (--url)", c->socket ? c->socket : c->base,
+			       c->detail[0] ? c->detail : curl_easy_strerror(rc));
 	return status == 200 ? ST_OK : client_refused(c, status, err);
 }
 
-int client_get(struct client *c, const char *path, json_t **json, struct errbuf *err)
+static int client_perform(struct client *c, const char *path, struct errbuf *err)
 {
-	int rc;
+	client_setup(c, path);
+	return client_result(c, curl_easy_perform(c->curl), err);
+}
 
-	c->streaming = false;
-	curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L);
-	rc = client_perform(c, path, err);
+static int client_answer(struct client *c, const char *path, json_t **json, struct errbuf *err)
+{
+	int rc = client_perform(c, path, err);
+
 	if (rc != ST_OK) return rc;
 	*json = json_loadb(c->buf.data ? c->buf.data : "", c->buf.len, 0, NULL);
 	return *json ? ST_OK : err_set(err, ST_CORRUPT, "%s%s answers something that is not JSON", c->base, path);
 }
 
+int client_get(struct client *c, const char *path, json_t **json, struct errbuf *err)
+{
+	c->streaming = false;
+	curl_easy_setopt(c->curl, CURLOPT_HTTPGET, 1L);
+	return client_answer(c, path, json, err);
+}
+
+static char *client_body(struct client *c, const json_t *body)
+{
+	char *text = json_dumps(body, JSON_COMPACT);
+
+	curl_easy_setopt(c->curl, CURLOPT_POST, 1L);
+	curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, text);
+	curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(text));
+	return text;
+}
+
+int client_post(struct client *c, const char *path, json_t *body, json_t **json, struct errbuf *err)
+{
+	char *text = client_body(c, body);
+	int rc;
+
+	c->streaming = false;
+	rc = client_answer(c, path, json, err);
+	free(text);
+	return rc;
+}
+
 int client_stream(struct client *c, const char *path, json_t *body, bool (*on_event)(void *ctx, json_t *event), void *ctx,
 		  struct errbuf *err)
 {
-	char *text = json_dumps(body, JSON_COMPACT);
+	char *text = client_body(c, body);
 	int rc;
 
 	c->streaming = true;
 	c->on_event = on_event;
 	c->ctx = ctx;
-	curl_easy_setopt(c->curl, CURLOPT_POST, 1L);
-	curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, text);
-	curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE, (long)strlen(text));
 	rc = client_perform(c, path, err);
 	free(text);
 	return rc;
+}
+
+void client_show(const char *s)
+{
+	for (; *s; s++) putchar((unsigned char)*s < ' ' && *s != '\n' && *s != '\t' ? '?' : *s);
+	fflush(stdout);
 }

@@ -1,8 +1,11 @@
 /* main_sluice.c - the command: finds the subcommand and runs it. */
 #include "common/child.h"
+#include "sluice/benchcmd.h"
 #include "sluice/chatcmd.h"
+#include "sluice/completecmd.h"
 #include "sluice/inspect.h"
 #include "sluice/serve.h"
+#include "sluice/tokenizecmd.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,6 +26,9 @@ static const struct {
 } commands[] = {
 	{"serve", serve_main, "serve a model over an OpenAI-compatible HTTP API"},
 	{"chat", chatcmd_main, "talk to a server in the terminal"},
+	{"complete", completecmd_main, "have a server continue a text"},
+	{"tokenize", tokenizecmd_main, "show a text's tokens as the server sees them"},
+	{"bench", benchcmd_main, "measure a server under load"},
 	{"inspect", inspect_main, "show what is in a model file"},
 	{"version", version_main, "print the version"},
 };

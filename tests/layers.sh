@@ -43,7 +43,7 @@ door() {
 door zmq.h common/zsock.c
 door msgpack.h proto/messages.c
 door llhttp.h 'frontend/conn.*'
-door curl/curl.h sluice/client.c
+door curl/curl.h 'sluice/client_impl.h'
 door pcre2.h 'frontend/pretok.c'
 door utf8proc.h 'frontend/*'
 

@@ -19,7 +19,7 @@ def run(*argv, input=None, seconds=30, env=None):
     return p
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["help"], ["serve", "--help"], ["chat", "--help"], ["inspect", "--help"], ["version", "--help"]], ids=" ".join)
+@pytest.mark.parametrize("argv", [["--help"], ["help"], ["serve", "--help"], ["chat", "--help"], ["complete", "--help"], ["tokenize", "--help"], ["bench", "--help"], ["inspect", "--help"], ["version", "--help"]], ids=" ".join)
 def test_help(argv):
     p = run(*argv)
     text = p.stdout.lower()
@@ -44,7 +44,8 @@ def test_version():
     assert run("--version").stdout == "sluice %s\n" % version
 
 
-@pytest.mark.parametrize("argv", [[], ["nosuch"], ["chat", "--nosuch"], ["inspect"], ["inspect", "--nosuch"]], ids=" ".join)
+@pytest.mark.parametrize("argv", [[], ["nosuch"], ["chat", "--nosuch"], ["chat", "--max-tokens"], ["chat", "--max-tokens", "many"], ["complete", "--seed", "-3", "x"], ["tokenize", "--ids=1", "x"],
+                                  ["bench", "--num-prompts", "0"], ["bench", "--percentiles", "50,x"], ["bench", "word"], ["inspect"], ["inspect", "--nosuch"]], ids=" ".join)
 def test_bad_usage(argv):
     p = run(*argv)
     assert p.returncode == 2 and p.stderr, (p.returncode, p.stderr)
@@ -97,6 +98,64 @@ def test_chat_asks_no_proxy_for_this_machine(server):
 def test_chat_shows_errors(server):
     p = run("chat", "--url", server.url, "--model", "nosuch", "hello")
     assert p.returncode == 1 and "nosuch" in p.stderr
+
+
+def test_complete(server):
+    want = server.complete("Once upon", max_tokens=9, temperature=0, seed=3)["choices"][0]["text"]
+    p = run("complete", "--url", server.url, "--max-tokens", "9", "--temperature", "0", "--seed=3", "Once", "upon")
+    assert p.returncode == 0 and p.stdout == shown(want) + "\n", p
+    p = run("complete", "--url", server.url, "--max-tokens=9", "--temperature=0", "--echo", input="Once upon")
+    assert p.stdout == shown("Once upon" + want) + "\n"
+    p = run("complete", "--url", server.url, "--model", "nosuch", "x")
+    assert p.returncode == 1 and "nosuch" in p.stderr
+    p = run("complete", "--url", server.url, "--guided-json", "{", "x")
+    assert p.returncode == 2 and "guided-json" in p.stderr
+
+
+def shown(text):
+    """As the tools print what a server sends: no control characters."""
+    return "".join("?" if c < " " and c not in "\n\t" else c for c in text)
+
+
+def test_tokenize(server):
+    ids = server.post("/tokenize", {"prompt": "Hello, \u00fcber"}).json()["tokens"]
+    assert ids and run("tokenize", "--url", server.url, "--ids", "Hello, \u00fcber").stdout.split() == list(map(str, ids))
+    assert run("tokenize", "--url", server.url, "--count", input="Hello, \u00fcber").stdout == "%d\n" % len(ids)
+    lines = run("tokenize", "--url", server.url, "--", "Hello, \u00fcber").stdout.splitlines()
+    assert [int(line.split()[0]) for line in lines] == ids
+    assert json.loads(run("tokenize", "--url", server.url, "--json", "Hello").stdout)["count"] >= 1
+    assert int(run("tokenize", "--url", server.url, "--chat", "--count", "Hello").stdout) > 2
+    p = run("tokenize", "--url", server.url, input="a\0b")
+    assert p.returncode == 2 and "zero byte" in p.stderr
+
+
+def test_bench_closed_loop(server, tmp_path):
+    out = tmp_path / "r.json"
+    p = run("bench", "--url", server.url, "--num-prompts", "24", "--max-concurrency", "8", "--random-input-len", "40", "--random-prefix-len", "24",
+            "--random-output-len", "5", "--json", str(out), "--percentiles", "50,95", seconds=60)
+    assert p.returncode == 0, p.stderr
+    r = json.loads(out.read_text())
+    assert r["completed"] == 24 and r["failed"] == 0
+    assert r["total_input_tokens"] == 24 * 64 and r["total_output_tokens"] == 24 * 5
+    assert 0 < r["median_ttft_ms"] <= r["p95_ttft_ms"] <= r["p95_e2el_ms"]
+    assert abs(r["output_throughput"] * r["duration"] - 120) < 0.01
+    assert re.search(r"Successful requests +24\n", p.stdout) and "P95" in p.stdout
+
+
+def test_bench_open_loop(server):
+    p = run("bench", "--url", server.url, "--num-prompts", "20", "--request-rate", "40", "--burstiness", "2", "--random-output-len", "3", "--endpoint",
+            "/v1/chat/completions", "--json", "-", seconds=60)
+    assert p.returncode == 0, p.stderr
+    r = json.loads(p.stdout)
+    assert r["completed"] == 20 and r["request_rate"] == 40
+    assert r["duration"] > 0.15, "the requests came at their times, not at once"
+
+
+def test_bench_says_what_failed(server):
+    p = run("bench", "--url", server.url, "--num-prompts", "3", "--model", "nosuch")
+    assert p.returncode == 1 and "all requests failed" in p.stderr and "nosuch" in p.stderr
+    p = run("bench", "--url", "http://127.0.0.1:%d" % sv.free_port())
+    assert p.returncode == 1 and "is the server running" in p.stderr
 
 
 def test_curl(server):
