@@ -74,6 +74,7 @@ void api_init(struct api *a, uint64_t now)
 	a->metric_labels = metric_labels(a->names[0]);
 	list_init(&a->gens);
 	list_init(&a->gens_due);
+	offload_init(&a->offload, a->loop);
 	strbuf_init(&a->scratch, API_SCRATCH_MAX);
 }
 
@@ -81,6 +82,7 @@ void api_release(struct api *a)
 {
 	size_t i;
 
+	offload_release(&a->offload);
 	gens_release(a);
 	for (i = 0; i < a->n_names; i++) free(a->names[i]);
 	free(a->names);
@@ -163,26 +165,11 @@ bool api_token_list(const struct api *a, const char *name, const json_t *list, s
 	size_t i, n = json_array_size(list);
 	int64_t v;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && !out->overflow; i++) {
 		if (!params_whole(json_array_get(list, i), &v)) return params_wrong(e, name, "a list of token ids");
 		if (v < 0 || v >= vocab)
 			return apierr_set(e, 400, name, "Token id %lld is out of vocabulary (%u tokens).", (long long)v, vocab);
 		token_vec_push(out, (uint32_t)v);
 	}
 	return true;
-}
-
-/* Normalization (NFC) makes at most three bytes one. */
-bool api_text_may_fit(const struct api *a, size_t len, struct token_vec *out)
-{
-	if (len / 3 / a->token_bytes_max <= out->len_max) return true;
-	out->overflow = true;
-	return false;
-}
-
-void api_text_prompt(const struct api *a, const char *text, size_t len, bool add_special, struct token_vec *out)
-{
-	if (!api_text_may_fit(a, len, out)) return;
-	if (add_special && tokenizer_add_bos(a->tokenizer)) token_vec_push(out, tokenizer_bos(a->tokenizer));
-	tokenizer_encode(a->tokenizer, text, len, true, out);
 }

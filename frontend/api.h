@@ -10,6 +10,7 @@
 #include "frontend/apierr.h"
 #include "frontend/http.h"
 #include "frontend/live.h"
+#include "frontend/offload.h"
 #include "frontend/tokenizer.h"
 #include "proto/config.h"
 #include "proto/page.h"
@@ -27,6 +28,7 @@ struct api {
 	struct chat *chat;
 	struct lives *lives;
 	uint64_t heartbeat_max_ns;
+	uv_loop_t *loop;               /* for work on threads; NULL: none, all is done at once */
 
 	/* Set by api_init(). */
 	size_t token_bytes_max;        /* of the longest token's text */
@@ -40,6 +42,7 @@ struct api {
 	bool draining;
 	struct list gens;              /* all generations */
 	struct list gens_due;          /* that have something to write */
+	struct offload offload;
 	struct strbuf scratch;         /* for documents and chunks; empty between uses */
 };
 
@@ -57,23 +60,15 @@ uint64_t api_random(struct api *a);
 bool api_body(struct http_request *r, json_t **out);
 /* True when generations can start; else e is set (503 with phase and percentage). */
 bool api_is_ready(struct api *a, struct apierr *e);
-/* True when the model is one of ours (or not named). */
+/* True when the model is one of ours (or not named). Any thread. */
 bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e);
 /* What a request may have, prompt and output together; 0 while not known. */
 uint32_t api_model_len(const struct api *a);
 /* Answers 200 with a JSON document that is in a->scratch; empties it. */
 void api_answer_json(struct api *a, struct http_request *r);
 
-/* Reads a list of token ids below the vocabulary's size. */
+/* Reads a list of token ids below the vocabulary's size; stops early once out overflows. Any thread. */
 bool api_token_list(const struct api *a, const char *name, const json_t *list, struct token_vec *out, struct apierr *e);
-/* The prompt of a chat request as ids: renders the template, encodes. body: the request; text_max: bytes of the rendered text. */
-bool api_chat_prompt(struct api *a, const json_t *body, bool add_generation_prompt, size_t text_max, struct token_vec *out,
-		     struct apierr *e);
-void api_text_prompt(const struct api *a, const char *text, size_t len, bool add_special, struct token_vec *out);
-/* False, and out has overflowed: a text of so many bytes has more tokens than out takes, whatever it says; encoding it would hold
- * the loop for nothing. */
-bool api_text_may_fit(const struct api *a, size_t len, struct token_vec *out);
-
 /* Handlers. */
 void api_chat(struct api *a, struct http_request *r);
 void api_completions(struct api *a, struct http_request *r);

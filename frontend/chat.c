@@ -2,7 +2,8 @@
  *
  * Clients send a message's content as a string, as a list of parts, or as null next to tool calls. What a template makes
  * of a list is tried once, with one text part, when the model is loaded: a template that fails or prints the list as it is
- * gets the texts joined by newlines instead, as vLLM does. Null becomes an empty text only when the template cannot
+ * gets the texts joined by newlines instead, as vLLM does. Whether it makes anything of tools is tried in the same way, since a
+ * template without a place for them would drop them without a word. Null becomes an empty text only when the template cannot
  * render null. */
 #include "frontend/chat.h"
 
@@ -15,25 +16,56 @@
 struct chat {
 	struct jinja *template; /* NULL: the model has none */
 	json_t *tokens;         /* object; the trusted variables */
-	bool takes_parts;
+	bool takes_parts, takes_tools;
+	enum outparse_tools tools;
+	enum outparse_reasoning reasoning;
 };
 
-#define CHAT_PROBE "probe-of-parts"
+#define CHAT_PROBE "probe_of_ours"
+
+/* Renders a context, which it takes; true when the probe's word is in the prompt. */
+static bool chat_probe(const struct chat *c, json_t *context, struct jinja_out *out)
+{
+	static const struct jinja_limits LIMITS = {.steps_max = 200000, .output_max = MIB, .memory_max = 16 * MIB, .depth_max = 600};
+	bool raised, ok;
+
+	jinja_out_init(out);
+	ok = context && jinja_render(c->template, context, c->tokens, 0, &LIMITS, out, &raised, NULL) == ST_OK && out->text.len > 0 &&
+	     strstr(out->text.data, CHAT_PROBE);
+	json_decref(context);
+	return ok;
+}
 
 /* Does the template understand a list of parts? */
 static bool chat_probe_parts(const struct chat *c)
 {
-	static const struct jinja_limits LIMITS = {.steps_max = 200000, .output_max = MIB, .memory_max = 16 * MIB, .depth_max = 600};
 	json_t *context = json_pack("{s:[{s:s,s:[{s:s,s:s}]}],s:n,s:n,s:b}", "messages", "role", "user", "content", "type", "text", "text",
 				    CHAT_PROBE, "tools", "documents", "add_generation_prompt", 0);
 	struct jinja_out out;
-	bool raised, ok;
+	bool ok = chat_probe(c, context, &out) && !strstr(out.text.data, "'type'") && !strstr(out.text.data, "\"type\"");
 
-	jinja_out_init(&out);
-	ok = context && jinja_render(c->template, context, c->tokens, 0, &LIMITS, &out, &raised, NULL) == ST_OK && out.text.len > 0 &&
-	     strstr(out.text.data, CHAT_PROBE) && !strstr(out.text.data, "'type'") && !strstr(out.text.data, "\"type\"");
 	jinja_out_release(&out);
-	json_decref(context);
+	return ok;
+}
+
+/* Does it show tools to the model? Some want a system message for it. */
+static bool chat_probe_tools(const struct chat *c)
+{
+	json_t *user = json_pack("{s:s,s:s}", "role", "user", "content", "hi"), *messages;
+	struct jinja_out out;
+	bool ok = false;
+	int with_system;
+
+	for (with_system = 0; with_system < 2 && !ok; with_system++) {
+		messages = with_system ? json_pack("[{s:s,s:s},O]", "role", "system", "content", "hi", user) : json_pack("[O]", user);
+		ok = chat_probe(c,
+				json_pack("{s:o,s:[{s:s,s:{s:s,s:s,s:{s:s,s:{}}}}],s:n,s:b}", "messages", messages, "tools", "type", "function",
+					  "function", "name", CHAT_PROBE, "description", "x", "parameters", "type", "object", "properties",
+					  "documents", "add_generation_prompt", 1),
+				&out);
+		jinja_out_release(&out);
+	}
+	json_decref(user);
 	return ok;
 }
 
@@ -48,8 +80,23 @@ int chat_new(struct chat **out, const char *text, size_t len, json_t *tokens, st
 		return err_prefix(err, rc, "chat template");
 	}
 	c->tokens = tokens ? json_incref(tokens) : json_object();
-	c->takes_parts = c->template && chat_probe_parts(c);
+	if (c->template) {
+		c->takes_parts = chat_probe_parts(c);
+		c->takes_tools = chat_probe_tools(c);
+		c->tools = outparse_tools_of(text, len);
+		c->reasoning = outparse_reasoning_of(text, len);
+	}
 	*out = c;
+	return ST_OK;
+}
+
+int chat_with_template(struct chat **out, const struct chat *c, const char *text, size_t len, struct errbuf *err)
+{
+	int rc = chat_new(out, text, len, c->tokens, err);
+
+	if (rc != ST_OK) return rc;
+	(*out)->tools = c->tools;
+	(*out)->reasoning = c->reasoning;
 	return ST_OK;
 }
 
@@ -101,6 +148,21 @@ bool chat_has_template(const struct chat *c)
 bool chat_takes_parts(const struct chat *c)
 {
 	return c->takes_parts;
+}
+
+bool chat_takes_tools(const struct chat *c)
+{
+	return c->takes_tools;
+}
+
+enum outparse_tools chat_tools(const struct chat *c)
+{
+	return c->tools;
+}
+
+enum outparse_reasoning chat_reasoning(const struct chat *c)
+{
+	return c->reasoning;
 }
 
 /* The texts of a list of parts, joined; NULL and err set when a part is no text. New reference. */
@@ -175,16 +237,15 @@ static int chat_render_messages(const struct chat *c, const struct chat_request 
 	return rc;
 }
 
-int chat_render(const struct chat *c, const struct chat_request *rq, struct jinja_out *out, bool *raised, struct errbuf *err)
+/* Messages as the template takes them, with lists joined and, where only that helps, null as an empty text. */
+static int chat_render_plain(const struct chat *c, const struct chat_request *rq, json_t *given, struct jinja_out *out, bool *raised,
+			     struct errbuf *err)
 {
 	json_t *messages, *filled;
 	bool changed = false;
 	int rc;
 
-	*raised = false;
-	if (!c->template)
-		return err_set(err, ST_NOT_FOUND, "this model has no chat template; use /v1/completions with a prompt instead");
-	messages = chat_plain_messages(rq->messages, !c->takes_parts, false, &changed, err);
+	messages = chat_plain_messages(given, !c->takes_parts, false, &changed, err);
 	if (!messages) return ST_INVALID;
 	rc = chat_render_messages(c, rq, messages, out, raised, err);
 	if (rc == ST_INVALID && !*raised) {
@@ -194,6 +255,112 @@ int chat_render(const struct chat *c, const struct chat_request *rq, struct jinj
 		json_decref(filled);
 	}
 	json_decref(messages);
+	return rc;
+}
+
+/* ---- continue_final_message ---- */
+
+/* As transformers does it: a mark behind the last message's text shows where the prompt has to end, whatever the template puts
+ * behind a message. Its last space tells whether the template strips texts. */
+#define CHAT_MARK "CONTINUE_FINAL_MESSAGE_TAG "
+
+static json_t *chat_marked_text(const json_t *given)
+{
+	struct strbuf text;
+	json_t *marked;
+
+	strbuf_init(&text, SIZE_MAX / 2); /* no longer than the request, which is bounded */
+	strbuf_append(&text, json_string_value(given), json_string_length(given));
+	strbuf_puts(&text, CHAT_MARK);
+	marked = json_stringn(text.data, text.len);
+	strbuf_release(&text);
+	return marked;
+}
+
+/* A copy of the messages with the mark; NULL and err set when there is no text to continue. */
+static json_t *chat_marked(json_t *messages, struct errbuf *err)
+{
+	size_t last = json_array_size(messages) - 1, i;
+	json_t *message = json_copy(json_array_get(messages, last)), *content = json_object_get(message, "content"), *copy, *part;
+
+	if (json_is_string(content)) {
+		json_object_set_new(message, "content", chat_marked_text(content));
+	} else {
+		content = json_copy(content);
+		for (i = json_array_size(content); i > 0 && !json_is_string(json_object_get(json_array_get(content, i - 1), "text"));) i--;
+		if (i == 0) {
+			json_decref(content);
+			json_decref(message);
+			err_set(err, ST_INVALID, "`continue_final_message` is set but the last message holds no text to continue");
+			return NULL;
+		}
+		part = json_copy(json_array_get(content, i - 1));
+		json_object_set_new(part, "text", chat_marked_text(json_object_get(part, "text")));
+		json_array_set_new(content, i - 1, part);
+		json_object_set_new(message, "content", content);
+	}
+	copy = json_copy(messages);
+	json_array_set_new(copy, last, message);
+	return copy;
+}
+
+static void chat_cut(struct jinja_out *o, size_t len)
+{
+	size_t left = len, i;
+
+	for (i = 0; i < o->n_spans && o->spans[i].len < left; i++) left -= o->spans[i].len;
+	if (i < o->n_spans) o->spans[i++].len = left;
+	o->n_spans = i;
+	o->text.len = len;
+	o->text.data[len] = 0;
+}
+
+static size_t chat_find_last(const struct strbuf *text, const char *what, size_t n)
+{
+	size_t at;
+
+	for (at = text->len >= n ? text->len - n + 1 : 0; at > 0; at--)
+		if (memcmp(text->data + at - 1, what, n) == 0) return at - 1;
+	return SIZE_MAX;
+}
+
+static int chat_cut_at_mark(struct jinja_out *o, struct errbuf *err)
+{
+	size_t n = strlen(CHAT_MARK), at = chat_find_last(&o->text, CHAT_MARK, n);
+
+	if (at == SIZE_MAX) {
+		at = chat_find_last(&o->text, CHAT_MARK, n - 1);
+		if (at == SIZE_MAX)
+			return err_set(err, ST_INVALID,
+				       "`continue_final_message` is set but the last message is not in the prompt that the template makes");
+		while (at > 0 && strchr(" \t\r\n\v\f", o->text.data[at - 1])) at--;
+	}
+	chat_cut(o, at);
+	return ST_OK;
+}
+
+static int chat_render_continued(const struct chat *c, const struct chat_request *rq, struct jinja_out *out, bool *raised, struct errbuf *err)
+{
+	json_t *messages = chat_marked(rq->messages, err);
+	int rc;
+
+	if (!messages) return ST_INVALID;
+	rc = chat_render_plain(c, rq, messages, out, raised, err);
+	json_decref(messages);
+	return rc == ST_OK ? chat_cut_at_mark(out, err) : rc;
+}
+
+/* ---- */
+
+int chat_render(const struct chat *c, const struct chat_request *rq, struct jinja_out *out, bool *raised, struct errbuf *err)
+{
+	int rc;
+
+	*raised = false;
+	if (!c->template)
+		return err_set(err, ST_NOT_FOUND, "this model has no chat template; use /v1/completions with a prompt instead");
+	rc = rq->continue_final && json_array_size(rq->messages) > 0 ? chat_render_continued(c, rq, out, raised, err)
+								     : chat_render_plain(c, rq, rq->messages, out, raised, err);
 	if (rc != ST_OK && !*raised) err_prefix(err, rc, "the model's chat template cannot render these messages");
 	return rc;
 }

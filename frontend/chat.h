@@ -8,6 +8,7 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 #include "frontend/jinja.h"
+#include "frontend/outparse.h"
 
 #include <jansson.h>
 
@@ -24,6 +25,7 @@ struct chat_request {
 	json_t *documents;
 	json_t *kwargs;
 	bool add_generation_prompt;
+	bool continue_final; /* the prompt ends with the last message's text */
 	int64_t now_s; /* the template's clock, seconds since 1970 */
 };
 
@@ -32,11 +34,19 @@ struct chat_request {
 int chat_new(struct chat **out, const char *text, size_t len, json_t *tokens, struct errbuf *err) MUST_CHECK;
 /* From tokenizer.chat_template and the special tokens of a model file. Both arguments may go away afterwards. */
 int chat_from_gguf(struct chat **out, const struct gguf *g, const struct tokenizer *t, struct errbuf *err) MUST_CHECK;
+/* The same special tokens with another template; what was seen in the model's own template stays. */
+int chat_with_template(struct chat **out, const struct chat *c, const char *text, size_t len, struct errbuf *err) MUST_CHECK;
 void chat_free(struct chat *c);
 
 bool chat_has_template(const struct chat *c);
 /* The template can use the content of a message as a list of parts; when it cannot, chat_render() joins text parts. */
 bool chat_takes_parts(const struct chat *c);
+
+/* The template makes something of tools; tried once, when it was compiled. chat_render() itself does not mind. */
+bool chat_takes_tools(const struct chat *c);
+/* How its model writes tool calls and reasoning, as far as the template tells. */
+enum outparse_tools chat_tools(const struct chat *c);
+enum outparse_reasoning chat_reasoning(const struct chat *c);
 
 /* out: see jinja.h. ST_NOT_FOUND: no template. ST_INVALID: err is what the client did wrong; *raised: exactly the template's
  * own words. ST_LIMIT: the template or the request is too large, named in err. All of these are a 400. */

@@ -92,6 +92,13 @@ void conn_free_body(struct conn *c)
 	strbuf_release(&c->req.body);
 }
 
+void conn_take_body(struct conn *c, struct strbuf *out)
+{
+	c->host->bodies -= c->req.body.len;
+	*out = c->req.body;
+	c->req.body = (struct strbuf){.len_max = out->len_max};
+}
+
 /* ---- llhttp's callbacks: they record, nothing else ---- */
 
 static int conn_refuse(struct conn *c, int status, const char *text)

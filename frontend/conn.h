@@ -77,5 +77,7 @@ void conn_answered(struct conn *c); /* the answer is complete; the request is go
 bool conn_may_keep_alive(const struct conn *c);
 /* Gives the body's memory back early. */
 void conn_free_body(struct conn *c);
+/* Moves it to out, whose owner counts it from now on. */
+void conn_take_body(struct conn *c, struct strbuf *out);
 
 #endif

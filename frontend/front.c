@@ -261,6 +261,7 @@ static int front_open(struct front *f, struct errbuf *err)
 	f->api.tokenizer = f->tokenizer;
 	f->api.chat = f->chat;
 	f->api.lives = f->lives;
+	f->api.loop = &f->loop;
 	api_init(&f->api, clock_now_ns());
 	front_host(f);
 	rc = lane_open(&f->lane, f->boot, &f->loop, &events, err);

@@ -95,26 +95,6 @@ static void gen_stops(struct gen *g, const struct params *p)
 	for (i = 0; i < p->n_stop_ids; i++) g->stop_ids[g->n_stop_ids++] = p->stop_ids[i];
 }
 
-/* What can only be checked with the prompt at hand. */
-static bool gen_check(struct api *a, const struct params *p, const struct token_vec *prompt, struct apierr *e)
-{
-	const char *what = p->endpoint == PARAMS_CHAT ? "messages" : "prompt";
-	uint32_t len_max = api_model_len(a);
-	size_t i;
-
-	if (prompt->overflow || prompt->len >= len_max)
-		return apierr_set(e, 400, what,
-				  "This model's maximum context length is %u tokens. However, your request has %s%zu input tokens, which leaves "
-				  "no room for an answer. Please reduce the length of the %s.",
-				  len_max, prompt->overflow ? "more than " : "", prompt->overflow ? (size_t)len_max : prompt->len, what);
-	if (prompt->len == 0) return apierr_set(e, 400, what, "`%s` holds no tokens to start from.", what);
-	for (i = 0; i < p->n_stop_ids; i++)
-		if (p->stop_ids[i] >= tokenizer_vocab_size(a->tokenizer))
-			return apierr_set(e, 400, "stop_token_ids", "`stop_token_ids` holds %u, which is no token of this model.",
-					  p->stop_ids[i]);
-	return true;
-}
-
 static void gen_submit(const struct gen *g, const struct params *p, const struct token_vec *prompt, struct msg_submit *m)
 {
 	uint64_t room = api_model_len(g->api) - prompt->len;
@@ -134,6 +114,9 @@ static void gen_submit(const struct gen *g, const struct params *p, const struct
 	m->n_logprobs = p->n_logprobs < 0 ? 0 : 1 + (uint32_t)p->n_logprobs;
 	m->priority = (uint32_t)((int64_t)(1u << 31) + p->priority);
 	m->cache_salt = view_of(p->cache_salt, p->cache_salt_len);
+	m->repetition_penalty = (float)p->repetition_penalty;
+	m->presence_penalty = (float)p->presence_penalty;
+	m->frequency_penalty = (float)p->frequency_penalty;
 }
 
 static void gen_answer_init(struct gen *g, const struct params *p, const struct token_vec *prompt)
@@ -161,17 +144,19 @@ static void gen_answer_init(struct gen *g, const struct params *p, const struct 
 	answer_prompt(&g->answer, &g->answer.choices[0], prompt->ids, prompt->len);
 }
 
-void gen_start(struct api *a, struct http_request *r, const struct params *p, const struct token_vec *prompt)
+/* Several choices are being built. */
+static bool gen_check(const struct prep *p, struct apierr *e)
+{
+	if (p->params.best_of > 1) return params_later(e, p->params.n > 1 ? "n" : "best_of");
+	return p->n_prompts == 1 || apierr_set(e, 400, "prompt", "`prompt` with more than one prompt is not supported yet.");
+}
+
+static void gen_start_one(struct api *a, struct http_request *r, const struct params *p, const struct token_vec *prompt)
 {
 	struct apierr e = {0};
 	struct msg_submit submit;
-	struct gen *g;
+	struct gen *g = mem_new(struct gen);
 
-	if (!gen_check(a, p, prompt, &e)) {
-		apierr_answer(&e, r);
-		return;
-	}
-	g = mem_new(struct gen);
 	g->api = a;
 	gen_stops(g, p);
 	gen_submit(g, p, prompt, &submit);
@@ -203,28 +188,21 @@ void gen_start(struct api *a, struct http_request *r, const struct params *p, co
 	if (g->is_stream) gen_due(g);
 }
 
-static bool gen_read(struct api *a, enum params_endpoint endpoint, gen_prompt_reader *read_prompt, const json_t *body, struct params *p,
-		     struct token_vec *prompt, struct apierr *e)
+void gen_start(struct api *a, struct http_request *r, struct prep *p)
 {
-	if (!params_read(p, endpoint, body, e)) return false;
-	if (!api_knows_model(a, p->model, p->model_len, e)) return false;
-	if (!api_is_ready(a, e)) return false;
-	token_vec_init(prompt, api_model_len(a));
-	return read_prompt(a, body, p, prompt, e);
+	struct apierr e = {0};
+
+	if (gen_check(p, &e)) gen_start_one(a, r, &p->params, &p->prompts[0].ids);
+	else apierr_answer(&e, r);
+	prep_free(p);
 }
 
-void gen_serve(struct api *a, struct http_request *r, enum params_endpoint endpoint, gen_prompt_reader *read_prompt)
+void gen_serve(struct api *a, struct http_request *r, const struct endpoint *endpoint)
 {
-	struct token_vec prompt = {0};
 	struct apierr e = {0};
-	struct params p;
-	json_t *body;
 
-	if (!api_body(r, &body)) return;
-	if (gen_read(a, endpoint, read_prompt, body, &p, &prompt, &e)) gen_start(a, r, &p, &prompt);
+	if (api_is_ready(a, &e)) prep_start(a, r, endpoint, gen_start);
 	else apierr_answer(&e, r);
-	token_vec_release(&prompt);
-	json_decref(body);
 }
 
 /* ---- events of the live request ---- */

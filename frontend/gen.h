@@ -9,21 +9,18 @@
 #define SLUICE_GEN_H
 
 #include "frontend/api.h"
-#include "frontend/params.h"
+#include "frontend/prep.h"
 
 struct gen;
 
 #define GEN_COMMENT_NS (15 * NS_PER_S)    /* silence after which a stream gets a comment line */
 #define GEN_BEGIN_NS (100 * NS_PER_MS)    /* headers go out with the executor's word, at the latest so much later */
 
-/* How an endpoint makes the prompt's ids of a checked body. False and e set when it cannot. */
-typedef bool gen_prompt_reader(struct api *a, const json_t *body, const struct params *p, struct token_vec *out, struct apierr *e);
+/* The whole of a generating endpoint: the request is prepared (prep.h), then started, or answered with the first error. */
+void gen_serve(struct api *a, struct http_request *r, const struct endpoint *endpoint);
 
-/* The whole of a generating endpoint: reads body, parameters, model and prompt, then starts, or answers with the first error. */
-void gen_serve(struct api *a, struct http_request *r, enum params_endpoint endpoint, gen_prompt_reader *read_prompt);
-
-/* Takes the request over: it is answered, now or later. p borrows only during the call; the ids are copied. */
-void gen_start(struct api *a, struct http_request *r, const struct params *p, const struct token_vec *prompt);
+/* Takes the request over: it is answered, now or later. Takes p. */
+void gen_start(struct api *a, struct http_request *r, struct prep *p);
 
 /* For lives_out. */
 bool gen_on_token(void *ctx, void *owner, const struct live_token *t);

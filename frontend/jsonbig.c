@@ -67,3 +67,8 @@ json_t *jsonbig_load(const char *text, size_t len, size_t flags, json_error_t *e
 	strbuf_release(&again);
 	return j;
 }
+
+bool jsonbig_is(const json_t *j)
+{
+	return json_string_length(j) > JSONBIG_MARK_LEN && memcmp(json_string_value(j), JSONBIG_MARK, JSONBIG_MARK_LEN) == 0;
+}

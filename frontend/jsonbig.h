@@ -17,4 +17,7 @@
  * and `error` set. */
 json_t *jsonbig_load(const char *text, size_t len, size_t flags, json_error_t *error);
 
+/* Whether it stands for such an integer. */
+bool jsonbig_is(const json_t *j);
+
 #endif

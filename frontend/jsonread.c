@@ -1,6 +1,8 @@
 /* jsonread.c - see jsonread.h. */
 #include "frontend/jsonread.h"
 
+#include "frontend/jsonbig.h"
+
 #include <string.h>
 
 /* Walks over the text without understanding it: what is not JSON is left to the parser. */
@@ -44,7 +46,7 @@ int jsonread(json_t **out, const char *data, size_t len, struct errbuf *err)
 	if (len == 0) return err_set(err, ST_INVALID, "The request's body is empty; a JSON object is needed.");
 	rc = scan(data, len, err);
 	if (rc != ST_OK) return rc;
-	j = json_loadb(data, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &e);
+	j = jsonbig_load(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
 	if (!j) return err_set(err, ST_INVALID, "The request's body is not valid JSON (line %d, column %d): %s", e.line, e.column, e.text);
 	if (!json_is_object(j)) {
 		json_decref(j);

@@ -2,7 +2,8 @@
  *
  * Depth and number of values are checked in a flat scan before jansson sees the text: its parser and, later, its destructor
  * recurse, and each value costs it some 50 bytes. Then everything strict: doubled keys, ill-formed UTF-8, NaN, comments,
- * trailing bytes are errors. A byte order mark at the beginning is skipped. */
+ * trailing bytes are errors. A byte order mark at the beginning is skipped. Integers beyond 64 bits, which schemas and the
+ * arguments of tools may hold, become what jsonbig.h says. */
 #ifndef SLUICE_JSONREAD_H
 #define SLUICE_JSONREAD_H
 

@@ -3,6 +3,7 @@
  * Range checks are written as !(v >= lo && v <= hi), which is also true for a NaN. */
 #include "frontend/params.h"
 
+#include "frontend/jsonbig.h"
 #include "frontend/stopstr.h"
 
 #include <float.h>
@@ -25,6 +26,7 @@ enum param_idle {
 	IDLE_EMPTY = 2, /* "", [], {} */
 	IDLE_ZERO = 4,
 	IDLE_ONE = 8,
+	IDLE_WORD = 16, /* "none", "auto" */
 };
 
 struct param {
@@ -43,9 +45,24 @@ bool params_wrong(struct apierr *e, const char *name, const char *what)
 	return apierr_set(e, 400, name, "`%s` must be %s.", name, what);
 }
 
-static bool param_later(struct apierr *e, const char *name)
+bool params_later(struct apierr *e, const char *name)
 {
 	return apierr_set(e, 400, name, "`%s` is not supported yet.", name);
+}
+
+bool params_is_text(const json_t *j)
+{
+	return json_is_string(j) && !jsonbig_is(j);
+}
+
+bool params_switch(const json_t *body, const char *name, bool *value, struct apierr *e)
+{
+	const json_t *j = json_object_get(body, name);
+
+	if (!j || json_is_null(j)) return true;
+	if (!json_is_boolean(j)) return params_wrong(e, name, "true or false");
+	*value = json_is_true(j);
+	return true;
 }
 
 bool params_whole(const json_t *j, int64_t *out)
@@ -67,7 +84,7 @@ bool params_whole(const json_t *j, int64_t *out)
 
 static bool read_model(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
 {
-	if (!json_is_string(j)) return params_wrong(e, row->name, row->what);
+	if (!params_is_text(j)) return params_wrong(e, row->name, row->what);
 	p->model = json_string_value(j);
 	p->model_len = json_string_length(j);
 	return true;
@@ -77,7 +94,7 @@ static bool read_salt(struct params *p, const struct param *row, const json_t *j
 {
 	size_t n = json_string_length(j);
 
-	if (!json_is_string(j) || n == 0 || n > LIMIT_SALT) return params_wrong(e, row->name, row->what);
+	if (!params_is_text(j) || n == 0 || n > LIMIT_SALT) return params_wrong(e, row->name, row->what);
 	p->cache_salt = json_string_value(j);
 	p->cache_salt_len = n;
 	return true;
@@ -112,7 +129,7 @@ static bool stop_is_sane(const json_t *j)
 {
 	size_t n = json_string_length(j);
 
-	return json_is_string(j) && n > 0 && n <= STOPSTR_BYTES_MAX;
+	return params_is_text(j) && n > 0 && n <= STOPSTR_BYTES_MAX;
 }
 
 static bool read_stop(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
@@ -154,7 +171,8 @@ static bool read_stream_options(struct params *p, const struct param *row, const
 	if (v && !json_is_null(v) && !json_is_boolean(v)) return params_wrong(e, "stream_options.include_usage", "true or false");
 	p->include_usage = json_is_true(v);
 	v = json_object_get(j, "continuous_usage_stats");
-	if (v && !json_is_null(v) && !json_is_false(v)) return param_later(e, "stream_options.continuous_usage_stats");
+	if (v && !json_is_null(v) && !json_is_boolean(v)) return params_wrong(e, "stream_options.continuous_usage_stats", "true or false");
+	p->continuous_usage = p->include_usage && json_is_true(v);
 	return true;
 }
 
@@ -179,32 +197,99 @@ static bool read_top_logprobs(struct params *p, const struct param *row, const j
 	return true;
 }
 
-static bool read_n(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+/* The number of a key of logit_bias, written as vLLM's clients write it: digits. */
+static bool bias_key(const char *key)
 {
-	int64_t v;
+	size_t n = strspn(key, "0123456789");
 
-	if (!params_whole(j, &v) || v < 1 || v > 128) return params_wrong(e, row->name, row->what);
-	if (v > 1) return apierr_set(e, 400, row->name, "`%s` greater than 1 is not supported yet.", row->name);
+	return n > 0 && n <= 9 && key[n] == 0 && (key[0] != '0' || n == 1);
+}
+
+static bool read_logit_bias(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(j) || json_object_size(j) > LIMIT_BIAS) return params_wrong(e, row->name, row->what);
+	json_object_foreach((json_t *)j, key, value) {
+		double v = json_number_value(value);
+
+		if (!bias_key(key) || !json_is_number(value) || !(v >= -100 && v <= 100)) return params_wrong(e, row->name, row->what);
+	}
+	p->logit_bias = json_object_size(j) > 0 ? j : NULL;
 	return true;
 }
 
-static bool read_response_format(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+static bool read_allowed_ids(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
 {
-	const char *type = json_string_value(json_object_get(j, "type"));
+	size_t i, n = json_array_size(j);
+	int64_t v;
 
-	if (!json_is_object(j) || !type) return params_wrong(e, row->name, row->what);
-	if (strcmp(type, "text") == 0) return true;
-	if (strcmp(type, "json_object") != 0 && strcmp(type, "json_schema") != 0 && strcmp(type, "structural_tag") != 0)
-		return params_wrong(e, "response_format.type", "`text`, `json_object` or `json_schema`");
-	return apierr_set(e, 400, "response_format", "`response_format` of type `%s` is not supported yet.", type);
+	if (n == 0 || n > LIMIT_ALLOWED) return params_wrong(e, row->name, row->what);
+	for (i = 0; i < n; i++)
+		if (!params_whole(json_array_get(j, i), &v) || v < 0 || v > INT32_MAX) return params_wrong(e, row->name, row->what);
+	p->allowed_ids = j;
+	return true;
 }
 
-static bool read_tool_choice(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+/* vLLM: not with stream, since they come before the first token of the answer. */
+static bool read_prompt_logprobs(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
 {
-	const char *word = json_string_value(j);
+	int64_t v;
 
-	if (word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0)) return true;
-	return apierr_set(e, 400, row->name, "`%s` other than `none` or `auto` is not supported yet.", row->name);
+	if (json_is_false(j)) return true;
+	if (!params_whole(j, &v) || v < 0 || v > LIMIT_TOP_LOGPROBS) return params_wrong(e, row->name, row->what);
+	if (p->stream) return apierr_set(e, 400, row->name, "`%s` are not available when `stream` is true.", row->name);
+	p->n_prompt_logprobs = v;
+	return true;
+}
+
+static bool read_truncate(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+{
+	int64_t v;
+
+	if (!params_whole(j, &v) || v < -1 || v == 0 || v > LIMIT_TOKENS) return params_wrong(e, row->name, row->what);
+	p->truncate_prompt = v;
+	return true;
+}
+
+static bool read_effort(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+{
+	static const char *const words[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+	size_t i;
+
+	for (i = 0; json_is_string(j) && i < ARRAY_LEN(words); i++) {
+		if (strcmp(json_string_value(j), words[i]) != 0) continue;
+		p->reasoning_effort = words[i];
+		return true;
+	}
+	return params_wrong(e, row->name, row->what);
+}
+
+static bool read_documents(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+{
+	size_t i;
+
+	if (!json_is_array(j)) return params_wrong(e, row->name, row->what);
+	for (i = 0; i < json_array_size(j); i++)
+		if (!json_is_object(json_array_get(j, i))) return params_wrong(e, row->name, row->what);
+	p->documents = i > 0 ? j : NULL;
+	return true;
+}
+
+static bool read_kwargs(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+{
+	if (!json_is_object(j)) return params_wrong(e, row->name, row->what);
+	p->chat_kwargs = json_object_size(j) > 0 ? j : NULL;
+	return true;
+}
+
+static bool read_template(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+{
+	if (!params_is_text(j)) return params_wrong(e, row->name, row->what);
+	p->chat_template = json_string_value(j);
+	p->chat_template_len = json_string_length(j);
+	return true;
 }
 
 static bool read_modalities(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
@@ -227,8 +312,8 @@ static bool read_modalities(struct params *p, const struct param *row, const jso
 #define CUSTOM(name, where, fn, what) {name, where, P_CUSTOM, 0, 0, 0, what, fn, 0}
 #define LATER(name, where, idle) {name, where, P_LATER, 0, 0, 0, NULL, NULL, idle}
 
-/* Order matters where one row looks at another: stream before stream_options, logprobs before top_logprobs, and
- * max_completion_tokens, which wins, after max_tokens. */
+/* Order matters where one row looks at another: stream before stream_options and prompt_logprobs, logprobs before top_logprobs,
+ * and max_completion_tokens, which wins, after max_tokens. What constrains the output is in params_format.c, tools in toolspec.c. */
 static const struct param params_table[] = {
 	CUSTOM("model", BOTH, read_model, "a string"),
 	WHOLE("max_tokens", BOTH, output_max, 1, 9.3e18, "a whole number of at least 1"),
@@ -249,65 +334,53 @@ static const struct param params_table[] = {
 	BOOL("stream", BOTH, stream),
 	CUSTOM("stream_options", BOTH, read_stream_options, "an object"),
 	BOOL("return_token_ids", BOTH, return_token_ids),
+	BOOL("return_tokens_as_token_ids", BOTH, ids_as_tokens),
 	WHOLE("logprobs", TEXT, n_logprobs, 0, LIMIT_TOP_LOGPROBS, "a whole number from 0 to 20"),
 	CUSTOM("logprobs", CHAT, read_chat_logprobs, "true or false"),
 	CUSTOM("top_logprobs", CHAT, read_top_logprobs, "a whole number from 0 to 20"),
-	BOOL("add_special_tokens", TEXT, add_special_tokens),
-	BOOL("add_generation_prompt", CHAT, add_generation_prompt),
+	CUSTOM("prompt_logprobs", BOTH, read_prompt_logprobs, "a whole number from 0 to 20"),
+	BOOL("echo", BOTH, echo),
+	CUSTOM("truncate_prompt_tokens", BOTH, read_truncate, "a whole number of at least 1, or -1 for what fits"),
+	BOOL("add_special_tokens", BOTH, add_special_tokens),
 
-	CUSTOM("n", BOTH, read_n, "a whole number from 1 to 128"),
-	CUSTOM("best_of", BOTH, read_n, "a whole number from 1 to 128"),
-	CUSTOM("response_format", BOTH, read_response_format, "an object with a `type`"),
-	CUSTOM("tool_choice", CHAT, read_tool_choice, NULL),
-	CUSTOM("function_call", CHAT, read_tool_choice, NULL),
+	WHOLE("n", BOTH, n, 1, LIMIT_CHOICES, "a whole number from 1 to 128"),
+	WHOLE("best_of", BOTH, best_of, 1, LIMIT_CHOICES, "a whole number from 1 to 128"),
+	NUMBER("presence_penalty", BOTH, presence_penalty, -2, 2, "a number from -2 to 2"),
+	NUMBER("frequency_penalty", BOTH, frequency_penalty, -2, 2, "a number from -2 to 2"),
+	NUMBER("repeat_penalty", BOTH, repetition_penalty, 1e-6, 1e6, "a number above 0 (1e-6 to 1e6)"),
+	NUMBER("repetition_penalty", BOTH, repetition_penalty, 1e-6, 1e6, "a number above 0 (1e-6 to 1e6)"),
+	CUSTOM("logit_bias", BOTH, read_logit_bias, "an object of at most 4096 token ids with a number from -100 to 100 each"),
+	CUSTOM("allowed_token_ids", BOTH, read_allowed_ids, "a list of at most 262144 token ids, not empty"),
+
+	BOOL("add_generation_prompt", CHAT, add_generation_prompt),
+	BOOL("continue_final_message", CHAT, continue_final),
+	BOOL("include_reasoning", CHAT, include_reasoning),
+	CUSTOM("reasoning_effort", CHAT, read_effort, "`none`, `minimal`, `low`, `medium`, `high` or `xhigh`"),
+	CUSTOM("documents", CHAT, read_documents, "a list of objects"),
+	CUSTOM("chat_template_kwargs", CHAT, read_kwargs, "an object"),
+	CUSTOM("chat_template", CHAT, read_template, "a string"),
 	CUSTOM("modalities", CHAT, read_modalities, NULL),
 
-	LATER("tools", CHAT, IDLE_EMPTY),
 	LATER("functions", CHAT, IDLE_EMPTY),
+	LATER("function_call", CHAT, IDLE_WORD),
 	LATER("audio", CHAT, IDLE_NONE),
 	LATER("prediction", CHAT, IDLE_NONE),
 	LATER("web_search_options", CHAT, IDLE_NONE),
-	LATER("reasoning_effort", CHAT, IDLE_NONE),
 	LATER("verbosity", CHAT, IDLE_NONE),
-	LATER("documents", CHAT, IDLE_EMPTY),
-	LATER("chat_template", CHAT, IDLE_NONE),
-	LATER("chat_template_kwargs", CHAT, IDLE_EMPTY),
-	LATER("continue_final_message", CHAT, IDLE_FALSE),
-	LATER("add_special_tokens", CHAT, IDLE_FALSE),
-	LATER("echo", BOTH, IDLE_FALSE),
 	LATER("suffix", TEXT, IDLE_EMPTY),
 	LATER("images", BOTH, IDLE_EMPTY),
 	LATER("prompt_embeds", BOTH, IDLE_NONE),
-	LATER("prompt_logprobs", BOTH, IDLE_FALSE),
-	LATER("truncate_prompt_tokens", BOTH, IDLE_NONE),
-	LATER("logit_bias", BOTH, IDLE_EMPTY),
-	LATER("presence_penalty", BOTH, IDLE_ZERO),
-	LATER("frequency_penalty", BOTH, IDLE_ZERO),
-	LATER("repetition_penalty", BOTH, IDLE_ONE),
-	LATER("repeat_penalty", BOTH, IDLE_ONE),
 	LATER("length_penalty", BOTH, IDLE_ONE),
 	LATER("use_beam_search", BOTH, IDLE_FALSE),
 	LATER("bad_words", BOTH, IDLE_EMPTY),
-	LATER("allowed_token_ids", BOTH, IDLE_NONE),
 	LATER("logits_processors", BOTH, IDLE_EMPTY),
-	LATER("return_tokens_as_token_ids", BOTH, IDLE_FALSE),
 	LATER("typical_p", BOTH, IDLE_ONE),
 	LATER("mirostat", BOTH, IDLE_ZERO),
 	LATER("dry_multiplier", BOTH, IDLE_ZERO),
 	LATER("xtc_probability", BOTH, IDLE_ZERO),
 	LATER("dynatemp_range", BOTH, IDLE_ZERO),
-	LATER("guided_json", BOTH, IDLE_NONE),
-	LATER("guided_regex", BOTH, IDLE_NONE),
-	LATER("guided_choice", BOTH, IDLE_NONE),
-	LATER("guided_grammar", BOTH, IDLE_NONE),
-	LATER("guided_decoding_backend", BOTH, IDLE_NONE),
 	LATER("guided_whitespace_pattern", BOTH, IDLE_NONE),
-	LATER("structured_outputs", BOTH, IDLE_EMPTY),
 	LATER("structural_tag", BOTH, IDLE_NONE),
-	LATER("grammar", BOTH, IDLE_NONE),
-	LATER("json_schema", BOTH, IDLE_NONE),
-	LATER("regex", BOTH, IDLE_NONE),
-	LATER("ebnf", BOTH, IDLE_NONE),
 	LATER("mm_processor_kwargs", BOTH, IDLE_EMPTY),
 	LATER("kv_transfer_params", BOTH, IDLE_EMPTY),
 	LATER("vllm_xargs", BOTH, IDLE_EMPTY),
@@ -319,6 +392,8 @@ static bool param_is_idle(const json_t *j, int idle)
 	if (idle & IDLE_FALSE && json_is_false(j)) return true;
 	if (idle & IDLE_ZERO && json_is_number(j) && json_number_value(j) == 0) return true;
 	if (idle & IDLE_ONE && json_is_number(j) && json_number_value(j) == 1) return true;
+	if (idle & IDLE_WORD && json_is_string(j))
+		return strcmp(json_string_value(j), "none") == 0 || strcmp(json_string_value(j), "auto") == 0;
 	if (!(idle & IDLE_EMPTY)) return false;
 	return (json_is_array(j) && json_array_size(j) == 0) || (json_is_object(j) && json_object_size(j) == 0) ||
 	       (json_is_string(j) && json_string_length(j) == 0);
@@ -346,7 +421,7 @@ static bool param_read(struct params *p, const struct param *row, const json_t *
 		*(double *)field = number;
 		return true;
 	case P_CUSTOM: return row->read(p, row, j, e);
-	case P_LATER: return param_is_idle(j, row->idle) || param_later(e, row->name);
+	case P_LATER: return param_is_idle(j, row->idle) || params_later(e, row->name);
 	}
 	return true;
 }
@@ -358,9 +433,34 @@ static void params_defaults(struct params *p, enum params_endpoint endpoint)
 	p->temperature = 1;
 	p->top_p = 1;
 	p->n_logprobs = PARAMS_NO_LOGPROBS;
+	p->n_prompt_logprobs = PARAMS_NO_LOGPROBS;
 	p->skip_special = true;
-	p->add_special_tokens = true;
+	p->add_special_tokens = endpoint == PARAMS_TEXT; /* a chat's template writes what it wants */
 	p->add_generation_prompt = true;
+	p->include_reasoning = true;
+	p->n = 1;
+	p->repetition_penalty = 1;
+}
+
+static bool params_check_choices(struct params *p, struct apierr *e)
+{
+	if (p->best_of == 0) p->best_of = p->n;
+	if (p->best_of < p->n)
+		return apierr_set(e, 400, "best_of", "`best_of` (%lld) must not be less than `n` (%lld).", (long long)p->best_of, (long long)p->n);
+	if (p->best_of > p->n && p->stream)
+		return apierr_set(e, 400, "best_of", "`best_of` greater than `n` is not possible with `stream`: the best are known at the end only.");
+	return true;
+}
+
+static bool params_check_chat(struct params *p, const json_t *body, struct apierr *e)
+{
+	if (p->continue_final && json_is_true(json_object_get(body, "add_generation_prompt")))
+		return apierr_set(e, 400, "continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.");
+	if (p->continue_final) p->add_generation_prompt = false;
+	if (!toolspec_read(&p->tools, body, e)) return false;
+	if (p->format != PARAMS_FORMAT_ANY && (p->tools.choice == TOOL_CHOICE_REQUIRED || p->tools.choice == TOOL_CHOICE_NAMED))
+		return apierr_set(e, 400, "tool_choice", "`tool_choice` that demands a call cannot go together with `%s`.", p->format_at);
+	return true;
 }
 
 bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, struct apierr *e)
@@ -369,6 +469,7 @@ bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *
 	size_t i;
 
 	params_defaults(p, endpoint);
+	p->body = body;
 	for (i = 0; i < ARRAY_LEN(params_table); i++) {
 		const struct param *row = &params_table[i];
 
@@ -382,5 +483,5 @@ bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *
 				  (long long)p->output_min, (long long)p->output_max);
 	p->messages = json_object_get(body, "messages");
 	p->prompt = json_object_get(body, "prompt");
-	return true;
+	return params_check_choices(p, e) && params_format_read(p, body, e) && (endpoint != PARAMS_CHAT || params_check_chat(p, body, e));
 }

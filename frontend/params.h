@@ -63,12 +63,14 @@ struct params {
 	bool return_token_ids;
 	bool ids_as_tokens;        /* return_tokens_as_token_ids: log-probabilities say "token_id:123" */
 	bool echo;                 /* the prompt (chat: the last message) in front of the answer */
-	bool add_special_tokens;    /* text: BOS where the model wants one */
-	bool add_generation_prompt; /* chat */
+	bool add_special_tokens;   /* BOS where the model wants one; true by default for texts, false for chats */
+	int64_t truncate_prompt;   /* truncate_prompt_tokens: so many are kept, the last ones; -1: what fits; 0: not given */
 
 	/* chat */
 	struct toolspec tools;
-	bool continue_final;       /* continue_final_message */
+	bool add_generation_prompt;
+	bool continue_final;       /* continue_final_message; then add_generation_prompt is false */
+	const char *reasoning_effort; /* for the template; NULL: not given */
 	bool include_reasoning;    /* true by default; false: reasoning is left out of the answer */
 	const json_t *documents;   /* list, or NULL */
 	const json_t *chat_kwargs; /* object, or NULL */
@@ -77,17 +79,26 @@ struct params {
 
 	/* What the output must be; from response_format, guided_*, structured_outputs, grammar, ... */
 	enum params_format format;
-	const json_t *format_spec; /* SCHEMA: the schema; CHOICE: the list; REGEX, EBNF: the text */
+	const json_t *format_spec; /* SCHEMA: the schema, or a text that holds one; CHOICE: the list; REGEX, EBNF: the text */
 	const char *format_at;     /* the request's field that asked for it, for errors */
+	bool format_compact;       /* JSON without whitespace between its tokens */
 };
 
 /* False: e says what is wrong. */
 bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, struct apierr *e) MUST_CHECK;
+
+/* Reads what constrains the output (params_format.c); part of params_read(). */
+bool params_format_read(struct params *p, const json_t *body, struct apierr *e) MUST_CHECK;
 
 /* A whole number: a JSON integer, or a real without a fraction. False when j is neither. */
 bool params_whole(const json_t *j, int64_t *out);
 
 /* The text of an error for a parameter of the wrong kind, for other endpoints: "`name` must be ...". */
 bool params_wrong(struct apierr *e, const char *name, const char *what);
+bool params_later(struct apierr *e, const char *name);
+/* A text of the client; not an integer beyond 64 bits, which jsonbig.h makes look like one. */
+bool params_is_text(const json_t *j);
+/* A switch of a body with its default in *value. */
+bool params_switch(const json_t *body, const char *name, bool *value, struct apierr *e) MUST_CHECK;
 
 #endif

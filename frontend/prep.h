@@ -10,6 +10,7 @@
 #include "common/base.h"
 #include "frontend/api.h"
 #include "frontend/endpoint.h"
+#include "frontend/offload.h"
 #include "frontend/outparse.h"
 #include "frontend/params.h"
 
@@ -17,13 +18,17 @@
 
 struct prep_prompt {
 	struct token_vec ids;
-	struct strbuf text; /* with echo: what the prompt says, as text */
+	struct strbuf text; /* with echo: what goes in front of the answer: the prompt as text; chat: the last message */
 };
 
 struct prep {
+	/* In. */
 	const struct api *api;
 	const struct endpoint *endpoint;
+	uint32_t len_max; /* the model's length, prompt and output */
+	uint64_t random;
 	struct strbuf bytes; /* the request's body; released when it is parsed */
+	/* Out. */
 	json_t *body;        /* as the client sent it */
 	json_t *asked;       /* what params reads and borrows from: endpoint->translate(body), or body */
 	struct params params;
@@ -32,14 +37,20 @@ struct prep {
 	struct strbuf grammar; /* wire form; len 0: none */
 	struct outparse_config parse;
 	struct apierr error; /* status 0: all is well */
+
+	/* prep.c's own. */
+	bool is_parsed, is_large;
+	struct offload_job job;
+	void (*done)(struct api *a, struct http_request *r, struct prep *p);
 };
 
-/* Fills everything from bytes and endpoint, or error. */
+/* Fills what is "out" from what is "in", or error. */
 void prep_run(struct prep *p);
 void prep_release(struct prep *p);
 
 /* Takes the request's body, prepares it here or on a thread, then calls done(p) in the loop's thread, which takes p (prep_free()),
- * or never, when the client went away first. r's owner and on_gone are prep's until done is called. */
+ * or never, when the client went away first or there was an error, which is answered. r's owner and on_gone are prep's until done is
+ * called. */
 void prep_start(struct api *a, struct http_request *r, const struct endpoint *endpoint, void (*done)(struct api *a, struct http_request *r, struct prep *p));
 void prep_free(struct prep *p);
 

@@ -39,7 +39,9 @@ static const struct row {
 	{"{\"a\":NaN}", "The request's body is not valid JSON (line 1, column 8): invalid token near 'NaN'"},
 	{"{\"a\":-Infinity}", "The request's body is not valid JSON"},
 	{"{\"a\":1e400}", "The request's body is not valid JSON (line 1, column 10): real number overflow near '1e400'"},
-	{"{\"a\":18446744073709551621}", "The request's body is not valid JSON (line 1, column 25): too big integer near '18446744073709551621'"},
+	{"{\"a\":18446744073709551621}", NULL}, /* a schema may say so */
+	{"{\"a\":-9223372036854775809,\"b\":[1e5,99999999999999999999999999]}", NULL},
+	{"{\"a\":18446744073709551621,\"a\":1}", "The request's body is not valid JSON (line 1, column "},
 	{"{'a':1}", "The request's body is not valid JSON"},
 	{"{\"a\":1,}", "The request's body is not valid JSON"},
 	{"{\"a\":01}", "The request's body is not valid JSON"},
