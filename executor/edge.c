@@ -58,7 +58,6 @@ struct edge {
 
 static void edge_fail(struct edge *e, const char *text)
 {
-	log_error("%s", text);
 	boot_send_failed(EXIT_FAILED, text);
 	e->exit_code = EXIT_FAILED;
 	uv_stop(&e->loop);

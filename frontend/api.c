@@ -31,6 +31,29 @@ static char *metric_labels(const char *model)
 	return strbuf_take(&s);
 }
 
+static bool has_name(const struct api *a, const char *name, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < a->n_names; i++)
+		if (strlen(a->names[i]) == len && memcmp(a->names[i], name, len) == 0) return true;
+	return false;
+}
+
+/* Blanks around a name are no part of it; a name that comes twice is shown once. */
+static void add_name(struct api *a, const char *name, size_t len)
+{
+	while (len > 0 && name[0] == ' ') name++, len--;
+	while (len > 0 && name[len - 1] == ' ') len--;
+	if (len == 0 || has_name(a, name, len)) return;
+	if (len == 1 && name[0] == '*') {
+		a->any_name = true;
+		return;
+	}
+	a->names = mem_realloc(a->names, a->n_names + 1, sizeof(*a->names));
+	a->names[a->n_names++] = mem_strndup(name, len);
+}
+
 static void api_init_names(struct api *a)
 {
 	const char *p = a->config->served_model_name;
@@ -38,13 +61,9 @@ static void api_init_names(struct api *a)
 
 	for (; *p; p += n + (p[n] == ',')) {
 		n = strcspn(p, ",");
-		if (n == 0) continue;
-		a->names = mem_realloc(a->names, a->n_names + 1, sizeof(*a->names));
-		a->names[a->n_names++] = mem_strndup(p, n);
+		add_name(a, p, n);
 	}
-	if (a->n_names > 0) return;
-	a->names = mem_array(char *, 1);
-	a->names[a->n_names++] = mem_strdup(a->config->model);
+	if (a->n_names == 0) add_name(a, a->config->model, strlen(a->config->model));
 }
 
 static size_t longest_token(const struct tokenizer *t)
@@ -133,12 +152,13 @@ bool api_is_ready(struct api *a, struct apierr *e)
 
 bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e)
 {
-	size_t i;
+	char shown[257];
+	size_t i, n = min_size(len, sizeof(shown) - 1);
 
-	if (!name) return true;
-	for (i = 0; i < a->n_names; i++)
-		if (strlen(a->names[i]) == len && memcmp(a->names[i], name, len) == 0) return true;
-	return apierr_set(e, 404, "model", "The model `%.*s` does not exist.", (int)min_size(len, 256), name);
+	if (!name || a->any_name || has_name(a, name, len)) return true;
+	for (i = 0; i < n; i++) shown[i] = name[i] ? name[i] : '?'; /* a zero byte would end the message */
+	shown[n] = 0;
+	return apierr_set(e, 404, "model", "The model `%s` does not exist.", shown);
 }
 
 uint32_t api_model_len(const struct api *a)

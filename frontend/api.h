@@ -12,6 +12,7 @@
 #include "frontend/live.h"
 #include "frontend/offload.h"
 #include "frontend/tokenizer.h"
+#include "proto/apikeys.h"
 #include "proto/config.h"
 #include "proto/page.h"
 
@@ -22,6 +23,7 @@ struct chat;
 struct api {
 	/* Set by the owner; kept. */
 	const struct config *config;
+	const struct apikeys *keys;    /* NULL or empty: none needed */
 	const struct page *page;       /* of the mesh */
 	struct page_slot *slot;        /* this process's */
 	const struct tokenizer *tokenizer;
@@ -34,6 +36,7 @@ struct api {
 	size_t token_bytes_max;        /* of the longest token's text */
 	char **names;                  /* under which the model is served; the first one is shown */
 	size_t n_names;
+	bool any_name;                 /* `*` is among them: whatever a client calls the model is right */
 	char *metric_labels;
 	int64_t created;               /* of the model, as told to clients */
 	uint64_t random;               /* state of ids and of seeds that clients did not give */
@@ -49,7 +52,8 @@ struct api {
 void api_init(struct api *a, uint64_t now);
 void api_release(struct api *a);
 
-/* conn_host's on_request and on_answered; ctx is the api. */
+/* conn_host's on_head, on_request and on_answered; ctx is the api. */
+int api_on_head(void *ctx, struct http_request *r, const char **text);
 void api_on_request(void *ctx, struct http_request *r);
 void api_on_answered(void *ctx, int status);
 
@@ -80,6 +84,7 @@ void api_health(struct api *a, struct http_request *r);
 void api_live(struct api *a, struct http_request *r);
 void api_ping(struct api *a, struct http_request *r);
 void api_version(struct api *a, struct http_request *r);
+void api_load(struct api *a, struct http_request *r);
 void api_metrics(struct api *a, struct http_request *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* api_health.c - what load balancers, gateways and people ask: /health, /ready, /live, /ping, /version, /metrics.
+/* api_health.c - what load balancers, gateways and people ask: /health, /ready, /live, /ping, /version, /load, /metrics.
  *
  * All come from the status page, so every frontend answers for the whole mesh, the same. */
 #include "frontend/api.h"
@@ -57,6 +57,17 @@ void api_version(struct api *a, struct http_request *r)
 {
 	strbuf_puts(&a->scratch, "{\"version\":");
 	jsonout_text(&a->scratch, SLUICE_VERSION);
+	strbuf_putc(&a->scratch, '}');
+	api_answer_json(a, r);
+}
+
+/* Requests that run or wait, in vLLM's shape. */
+void api_load(struct api *a, struct http_request *r)
+{
+	double n = page_gauge_sum(a->page->frontends, a->page->n_frontends, GAUGE_live_requests);
+
+	strbuf_puts(&a->scratch, "{\"server_load\":");
+	jsonout_u64(&a->scratch, (uint64_t)n);
 	strbuf_putc(&a->scratch, '}');
 	api_answer_json(a, r);
 }

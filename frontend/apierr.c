@@ -46,12 +46,43 @@ void apierr_render(const struct apierr *e, struct strbuf *out)
 	strbuf_puts(out, "}}");
 }
 
+static const char *apierr_type_anthropic(int status)
+{
+	switch (status) {
+	case 401: return "authentication_error";
+	case 403: return "permission_error";
+	case 404: return "not_found_error";
+	case 413: return "request_too_large";
+	case 429: return "rate_limit_error";
+	case 503: return "overloaded_error";
+	default: return status >= 500 ? "api_error" : "invalid_request_error";
+	}
+}
+
+void apierr_render_anthropic(const struct apierr *e, struct strbuf *out)
+{
+	strbuf_puts(out, "{\"type\":\"error\",\"error\":{\"type\":");
+	jsonout_text(out, apierr_type_anthropic(e->status));
+	strbuf_puts(out, ",\"message\":");
+	jsonout_text(out, e->message);
+	strbuf_puts(out, "}}");
+}
+
+static bool apierr_is_anthropic(const struct http_request *r)
+{
+	static const char path[] = "/v1/messages";
+
+	/* No path: the head could not be read. */
+	return r->path && strncmp(r->path, path, sizeof(path) - 1) == 0 && (r->path[sizeof(path) - 1] == 0 || r->path[sizeof(path) - 1] == '/');
+}
+
 static void answer_with(const struct apierr *e, struct http_request *r, const char *extra)
 {
 	struct strbuf body;
 
 	strbuf_init(&body, 16 * KIB);
-	apierr_render(e, &body);
+	if (apierr_is_anthropic(r)) apierr_render_anthropic(e, &body);
+	else apierr_render(e, &body);
 	http_answer(r, e->status, "application/json", extra, body.data, body.len);
 	strbuf_release(&body);
 }

@@ -1,4 +1,5 @@
-/* apierr.h - errors for API clients: {"error":{"message","type","param","code"}}, as OpenAI's clients expect them. */
+/* apierr.h - errors for API clients: {"error":{"message","type","param","code"}}, as OpenAI's clients expect them, or under
+ * /v1/messages {"type":"error","error":{"type","message"}}, as Anthropic's do. */
 #ifndef SLUICE_APIERR_H
 #define SLUICE_APIERR_H
 
@@ -18,9 +19,10 @@ struct apierr {
 /* Sets the error (the first one stays) and returns false, so that a check writes `return apierr_set(...)`. param may be NULL. */
 bool apierr_set(struct apierr *e, int status, const char *param, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
-/* The JSON object. */
+/* The JSON object, in OpenAI's and in Anthropic's shape. */
 void apierr_render(const struct apierr *e, struct strbuf *out);
-/* Answers the request with it. */
+void apierr_render_anthropic(const struct apierr *e, struct strbuf *out);
+/* Answers the request with it, in the shape of its path. */
 void apierr_answer(const struct apierr *e, struct http_request *r);
 /* The two together, for one-line answers. extra: more header lines or NULL. */
 void apierr_send(struct http_request *r, int status, const char *extra, const char *message);

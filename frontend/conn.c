@@ -187,8 +187,9 @@ static int conn_check_head(struct conn *c)
 {
 	struct http_request *r = &c->req;
 	const llhttp_t *p = &c->parser;
-	const char *te, *expect;
+	const char *te, *expect, *text = "";
 	uint32_t n_host, n;
+	int status;
 
 	if (p->http_major != 1 || p->http_minor > 1) return conn_refuse(c, 505, "Only HTTP/1.0 and HTTP/1.1 are supported.");
 	if (http_request_target(r) != ST_OK) return conn_refuse(c, 400, "The request's target is not a path.");
@@ -200,6 +201,11 @@ static int conn_check_head(struct conn *c)
 		return conn_refuse(c, 501, "The only supported Transfer-Encoding is chunked.");
 	if (te && http_header(r, "content-length", NULL))
 		return conn_refuse(c, 400, "Content-Length and Transfer-Encoding exclude each other.");
+	status = c->host->on_head ? c->host->on_head(c->host->ctx, r, &text) : 0;
+	if (status) {
+		conn_refuse(c, status, text);
+		return te || p->content_length > 0 ? HPE_USER : 0; /* without a body the request is whole, and the connection may stay */
+	}
 	if ((p->flags & F_CONTENT_LENGTH) && p->content_length > c->host->body_max) return conn_refuse(c, 413, TEXT_BODY);
 	expect = r->is_http10 ? NULL : http_header(r, "expect", NULL);
 	if (expect && strcasecmp(expect, "100-continue") != 0) return conn_refuse(c, 417, "The only known expectation is 100-continue.");
@@ -221,6 +227,14 @@ static int on_headers_complete(llhttp_t *p)
 	if (conn_check_head(c) == 0) return 0;
 	/* Without this, llhttp would take 1 and 2 as other instructions. */
 	return -1;
+}
+
+/* What a chunk announces is refused before it comes: the sender of an absurd size will not send it. */
+static int on_chunk_header(llhttp_t *p)
+{
+	struct conn *c = p->data;
+
+	return p->content_length > c->host->body_max - c->req.body.len ? conn_refuse(c, 413, TEXT_BODY) : 0;
 }
 
 static int on_body(llhttp_t *p, const char *at, size_t n)
@@ -257,6 +271,7 @@ static const llhttp_settings_t *conn_settings(void)
 	s.on_header_value = on_header_value;
 	s.on_header_value_complete = on_header_part_complete;
 	s.on_headers_complete = on_headers_complete;
+	s.on_chunk_header = on_chunk_header;
 	s.on_body = on_body;
 	s.on_message_complete = on_message_complete;
 	return &s;
@@ -294,7 +309,8 @@ static void conn_dispatch(struct conn *c)
 {
 	c->state = CONN_ANSWERING;
 	http_request_identify(&c->req, c->host->id_base, c->host->id_next++);
-	c->host->on_request(c->host->ctx, &c->req);
+	if (c->fail_status) apierr_send(&c->req, c->fail_status, NULL, c->fail_text);
+	else c->host->on_request(c->host->ctx, &c->req);
 }
 
 /* Chunk sizes, extensions and trailers may cost 64 KiB and eight bytes a byte of body. */

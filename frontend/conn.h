@@ -4,7 +4,10 @@
  *
  * READING    waits for a request or reads one. Bounds: head_max (431), body_max (413), request_ns (408), keep_alive_ns.
  * ANSWERING  one request is with its handler. Further (pipelined) bytes are kept up to CONN_PIPELINE_MAX, then reading stops; the
- *            end of the client's stream or a reset means that the client is gone: the handler's on_gone is called at once.
+ *            end of the client's stream or a reset means that the client is gone: the handler's on_gone is called at once. (A client
+ *            that only shuts its sending side looks the same as one that has closed. Clients that give up are common, and each
+ *            would go on costing a sequence; HTTP clients that half-close are not, and no common proxy or library is one. What
+ *            is answered at once still reaches them.)
  * FLUSHING   the last answer is complete and is being sent.
  * LINGERING  everything is sent, the sending side is shut; what the client still sends is thrown away for a moment, because
  *            closing with unread bytes resets the connection and the client would lose the answer (413, 431, ...).
@@ -31,6 +34,9 @@ struct conn_host {
 	const char *allow_origin; /* CORS; not NULL */
 
 	void *ctx;
+	/* At the end of the head, before anything of the body is read: 0, or the status with which the request is refused and *text,
+	 * which stays until the next call. May be NULL. */
+	int (*on_head)(void *ctx, struct http_request *r, const char **text);
 	void (*on_request)(void *ctx, struct http_request *r); /* a whole request; see http.h */
 	void (*on_answered)(void *ctx, int status);            /* an answer begins; for counting; may be NULL */
 	void (*on_dirty)(void *edge);                          /* look at this connection in this loop pass */

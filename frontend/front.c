@@ -99,6 +99,12 @@ static void front_drain(struct front *f, uint64_t timeout_ns)
 	tcp_drain(f->tcp);
 }
 
+/* The operator has changed files. Requests that have come in already keep their answer. */
+static void front_keys(struct front *f, const struct msg_keys *m)
+{
+	if (apikeys_set(&f->boot->keys, m->api_keys.data, m->api_keys.n) != ST_OK) log_error("the new API keys could not be read");
+}
+
 static void on_control(uv_poll_t *p, int status, int events)
 {
 	static uint8_t packet[BOOT_PACKET_MAX];
@@ -109,6 +115,7 @@ static void on_control(uv_poll_t *p, int status, int events)
 	while ((rc = boot_poll(&m, packet, sizeof(packet))) == ST_OK) {
 		if (m.type == MSG_epoch) front_epoch(f, m.epoch.epoch);
 		else if (m.type == MSG_drain) front_drain(f, m.drain.timeout_ns);
+		else if (m.type == MSG_keys) front_keys(f, &m.keys);
 	}
 	if (rc == ST_CLOSED) _exit(EXIT_ORPHAN);
 }
@@ -232,6 +239,7 @@ static void front_host(struct front *f)
 		.write_ns = c->timeout_write,
 		.allow_origin = c->allowed_origins,
 		.ctx = &f->api,
+		.on_head = api_on_head,
 		.on_request = api_on_request,
 		.on_answered = api_on_answered,
 		.id_base = api_random(&f->api),
@@ -297,12 +305,6 @@ static void front_close(struct front *f)
 	tokenizer_free(f->tokenizer);
 }
 
-static void front_refuse(const struct errbuf *err)
-{
-	log_error("%s", err->text);
-	boot_send_failed(EXIT_FAILED, err->text);
-}
-
 int front_run(struct boot *boot)
 {
 	struct front *f = mem_new(struct front);
@@ -311,11 +313,12 @@ int front_run(struct boot *boot)
 
 	f->boot = boot;
 	f->api.config = &boot->config;
+	f->api.keys = &boot->keys;
 	f->api.page = boot->page;
 	f->api.slot = &boot->page->frontends[min_u32(boot->index, LIMIT_FRONTENDS - 1)];
 	f->api.heartbeat_max_ns = boot->config.heartbeat_timeout;
 	if (front_load(f, &err) != ST_OK) {
-		front_refuse(&err);
+		boot_send_failed(EXIT_FAILED, err.text);
 		chat_free(f->chat);
 		tokenizer_free(f->tokenizer);
 		free(f);
@@ -323,7 +326,7 @@ int front_run(struct boot *boot)
 	}
 	front_handles(f);
 	if (front_open(f, &err) != ST_OK) {
-		front_refuse(&err);
+		boot_send_failed(EXIT_FAILED, err.text); /* the supervisor says it */
 		return EXIT_FAILED; /* the process ends: the system frees what is half open */
 	}
 	CHECK(uv_poll_start(&f->control, UV_READABLE, on_control) == 0);

@@ -88,6 +88,7 @@ const char *http_status_text(int status)
 		{405, "Method Not Allowed"},
 		{408, "Request Timeout"},
 		{413, "Content Too Large"},
+		{415, "Unsupported Media Type"},
 		{417, "Expectation Failed"},
 		{429, "Too Many Requests"},
 		{431, "Request Header Fields Too Large"},
@@ -146,6 +147,8 @@ static void http_head(struct http_request *r, int status, const char *content_ty
 		strbuf_puts(o, content_type);
 		strbuf_puts(o, "\r\n");
 	}
+	if (status == 401) strbuf_puts(o, "WWW-Authenticate: Bearer\r\n");
+	if (status == 415) strbuf_puts(o, "Accept-Encoding: identity\r\n"); /* no other coding of a body is read */
 	if (extra) strbuf_puts(o, extra);
 	if (!r->keep_alive) strbuf_puts(o, "Connection: close\r\n");
 	else if (r->is_http10) strbuf_puts(o, "Connection: keep-alive\r\n");

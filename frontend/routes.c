@@ -1,9 +1,14 @@
-/* routes.c - one table: method, path, handler. HEAD goes with GET, OPTIONS with everything. */
+/* routes.c - one table: method, path, handler. HEAD goes with GET, OPTIONS with everything.
+ *
+ * What the head of a request decides is decided before its body is read: the key, the coding of the body. Paths may have
+ * --root-path in front, because some proxies take it away and others do not. */
 #include "frontend/api.h"
+#include "frontend/auth.h"
 #include "frontend/conn.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct route {
 	enum http_method method;
@@ -22,6 +27,7 @@ static const struct route {
 	{METHOD_GET, "/ping", api_ping},
 	{METHOD_POST, "/ping", api_ping},
 	{METHOD_GET, "/version", api_version},
+	{METHOD_GET, "/load", api_load},
 	{METHOD_GET, "/metrics", api_metrics},
 };
 
@@ -32,6 +38,53 @@ static bool route_matches(const struct route *t, const char *path)
 	if (t->path[n - 1] != '/') return strcmp(t->path, path) == 0;
 	return strncmp(t->path, path, n) == 0 && path[n] != 0;
 }
+
+/* What load balancers and orchestrators ask needs no key: they have none. */
+static bool route_is_open(const char *path)
+{
+	static const char *const open[] = {"/health", "/ready", "/live", "/ping"};
+
+	for (size_t i = 0; i < ARRAY_LEN(open); i++)
+		if (strcmp(path, open[i]) == 0) return true;
+	return false;
+}
+
+/* ---- at the end of the head ---- */
+
+static void strip_root(const char *root, struct http_request *r)
+{
+	size_t n = strlen(root);
+
+	while (n > 0 && root[n - 1] == '/') n--;
+	if (n > 0 && strncmp(r->path, root, n) == 0 && r->path[n] == '/') r->path += n;
+}
+
+/* 415 by name for a body that would have to be unpacked; *text stays until the next call. */
+static int check_coding(const struct http_request *r, const char **text)
+{
+	static char said[160];
+	const char *coding = http_header(r, "content-encoding", NULL);
+
+	if (!coding || !coding[0] || strcasecmp(coding, "identity") == 0) return 0;
+	snprintf(said, sizeof(said), "Content-Encoding `%.64s` is not supported: send the body as it is.", coding);
+	*text = said;
+	return 415;
+}
+
+int api_on_head(void *ctx, struct http_request *r, const char **text)
+{
+	struct api *a = ctx;
+
+	strip_root(a->config->root_path, r);
+	if (r->method == METHOD_OPTIONS) return 0;
+	if (a->keys && !route_is_open(r->path) && !auth_allows(a->keys, r)) {
+		*text = "This server needs an API key: send `Authorization: Bearer KEY` with one of its keys.";
+		return 401;
+	}
+	return check_coding(r, text);
+}
+
+/* ---- whole requests ---- */
 
 /* Browsers ask before they send; without credentials, so this never needs a key. */
 static void answer_options(struct http_request *r)

@@ -23,6 +23,7 @@ static int boot_take(struct boot *b, const struct msg_boot *m, struct errbuf *er
 	b->index = m->index;
 	b->incarnation = m->incarnation;
 	b->epoch = m->epoch;
+	if (apikeys_set(&b->keys, m->api_keys.data, m->api_keys.n) != ST_OK) return err_set(err, ST_CORRUPT, "boot message: bad API keys");
 	rc = config_unpack(&b->config, m->config.data, m->config.n, err);
 	return rc;
 }
@@ -73,6 +74,7 @@ int boot_receive(struct boot *b, const char *kind, struct errbuf *err)
 void boot_release(struct boot *b)
 {
 	config_release(&b->config);
+	apikeys_release(&b->keys);
 }
 
 static void boot_send(const struct msg *m)

@@ -6,6 +6,7 @@
 #define SLUICE_BOOT_H
 
 #include "common/child.h"
+#include "proto/apikeys.h"
 #include "proto/config.h"
 #include "proto/messages.h"
 #include "proto/page.h"
@@ -19,6 +20,7 @@ struct boot {
 	uint64_t epoch;
 	uint8_t key[BOOT_KEY_BYTES];
 	char ipc_dir[109];
+	struct apikeys keys;  /* frontend; owned */
 	struct page *page;    /* mapped */
 };
 
@@ -39,6 +41,6 @@ void boot_frontend_path(const char *ipc_dir, uint32_t frontend, uint32_t incarna
 int boot_poll(struct msg *m, void *buf, size_t cap) MUST_CHECK;
 
 /* Largest control packet. */
-#define BOOT_PACKET_MAX (80 * 1024)
+#define BOOT_PACKET_MAX (128 * 1024)
 
 #endif

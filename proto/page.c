@@ -109,6 +109,14 @@ void page_gauge(struct page_slot *s, enum page_gauge g, double value)
 	store(&s->gauges[g], double_bits(value));
 }
 
+double page_gauge_sum(const struct page_slot *slots, uint32_t n, enum page_gauge g)
+{
+	double sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) sum += bits_double(load(&slots[i].gauges[g]));
+	return sum;
+}
+
 void page_observe_n(struct page_slot *s, enum page_histogram h, double value, uint64_t n)
 {
 	const struct hist *info = &hists[h];
@@ -290,7 +298,7 @@ static void render_gauges(const struct page *p, const char *labels, struct strbu
 		uint32_t n;
 		const struct page_slot *s = slots_of(p, g->owner, &n);
 
-		for (uint32_t i = 0; i < n; i++) sum += bits_double(load(&s[i].gauges[m]));
+		sum = page_gauge_sum(s, n, (enum page_gauge)m);
 		if (m == 0 || strcmp(gauges[m - 1].name, g->name) != 0) put_head(out, g->name, g->help, "gauge");
 		put_series(out, g->name, "", labels, g->label, NULL);
 		put_double(out, sum);

@@ -89,6 +89,8 @@ static inline void page_count_to(struct page_slot *s, enum page_counter c, uint6
 }
 
 void page_gauge(struct page_slot *s, enum page_gauge g, double value);
+/* Over n slots, which lie one behind the other. */
+double page_gauge_sum(const struct page_slot *slots, uint32_t n, enum page_gauge g);
 void page_observe(struct page_slot *s, enum page_histogram h, double value);
 /* The same value n times. */
 void page_observe_n(struct page_slot *s, enum page_histogram h, double value, uint64_t n);

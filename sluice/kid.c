@@ -139,16 +139,39 @@ static void on_kid_control(uv_poll_t *h, int status, int events)
 	}
 }
 
-void kid_send(struct kid *k, const struct msg *m)
+static int kid_try_send(struct kid *k, const struct msg *m)
 {
 	struct strbuf out;
 	int rc = ST_CLOSED;
 
-	if (k->control_fd < 0) return;
+	if (k->control_fd < 0) return ST_CLOSED;
 	strbuf_init(&out, BOOT_PACKET_MAX);
 	if (msg_pack(m, &out) == ST_OK) rc = child_send(k->control_fd, out.data, out.len);
-	if (rc != ST_OK) log_warning("%s did not take a %s message: %s", k->name, msg_type_name(m->type), status_text(rc));
 	strbuf_release(&out);
+	return rc;
+}
+
+void kid_send(struct kid *k, const struct msg *m)
+{
+	int rc;
+
+	if (k->control_fd < 0) return;
+	rc = kid_try_send(k, m);
+	if (rc != ST_OK) log_warning("%s did not take a %s message: %s", k->name, msg_type_name(m->type), status_text(rc));
+}
+
+/* Only frontends have a use for them. */
+static struct view kid_keys(const struct kid *k)
+{
+	const struct apikeys *keys = &k->mesh->keys;
+
+	return k->kind == KID_FRONTEND ? view_of(keys->digests, keys->n * APIKEY_DIGEST_BYTES) : view_of(NULL, 0);
+}
+
+void kid_send_keys(struct kid *k)
+{
+	if (k->kind != KID_FRONTEND || k->control_fd < 0) return;
+	k->owes_keys = kid_try_send(k, &(struct msg){.type = MSG_keys, .keys = {kid_keys(k)}}) != ST_OK;
 }
 
 /* ---- life ---- */
@@ -179,7 +202,9 @@ static void kid_boot(struct kid *k)
 					   .epoch = m->epoch,
 					   .key = view_of(m->key, sizeof(m->key)),
 					   .ipc_dir = view_text(m->ipc.path),
-					   .config = view_of(config.data, config.len)}});
+					   .config = view_of(config.data, config.len),
+					   .api_keys = kid_keys(k)}});
+	k->owes_keys = false;
 	strbuf_release(&config);
 }
 

@@ -34,6 +34,7 @@ struct kid {
 	uv_poll_t control;
 	int control_fd;       /* -1: none */
 	int n_open;           /* handles open in the loop */
+	bool owes_keys;       /* has not been told the newest API keys */
 	bool alive;           /* a process exists and is not reaped */
 	uint64_t beat_ns;     /* its heartbeat as last seen, and for how long it has been that */
 	uint64_t silent_ns;
@@ -46,6 +47,8 @@ void kid_init(struct kid *k, enum kid_kind kind, uint32_t index, struct mesh *me
 int kid_spawn(struct kid *k, struct errbuf *err) MUST_CHECK;
 /* Sends a control message; a dead or full control socket is the kid's problem (its end will be noticed). */
 void kid_send(struct kid *k, const struct msg *m);
+/* Sends a frontend the mesh's API keys. One that cannot take them now owes_keys: try again, a key may have been withdrawn. */
+void kid_send_keys(struct kid *k);
 void kid_kill(struct kid *k, int sig);
 /* Call it regularly, passed_ns after the last time: true when it serves and its heartbeat has stood still for limit_ns of such
  * time. Only what this process has watched counts, so that a machine that slept or was overloaded kills nobody. */

@@ -77,6 +77,7 @@ int mesh_open(struct mesh *m, const struct config *config, uint32_t n_frontends,
 void mesh_close(struct mesh *m)
 {
 	listen_close(&m->listen);
+	apikeys_release(&m->keys);
 	if (m->ipc.janitor_pid > 0) ipcdir_close(&m->ipc);
 	m->ipc.janitor_pid = -1;
 	if (m->page) munmap(m->page, sizeof(struct page));

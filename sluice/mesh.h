@@ -14,6 +14,7 @@ struct mesh {
 	const struct config *config; /* borrowed */
 	uint32_t n_frontends, n_workers;
 	uint8_t key[BOOT_KEY_BYTES];
+	struct apikeys keys; /* empty: none needed */
 	struct ipcdir ipc;
 	struct listen listen;
 	struct page *page; /* mapped */

@@ -4,6 +4,7 @@
  * touches a request. A process that hangs is ended, and so started again like one that died.
  * Order of an end: frontends drain first (streams finish; the engine is still restarted for them), then the executor and
  * the workers are told to stop, then the socket folder goes. A second signal, or the drain timeout, kills what is left.
+ * SIGHUP: the file of API keys and the certificate are read again; what is bad changes nothing. Nobody is restarted for it.
  *
  *   SERVING --signal--> DRAINING --all frontends gone--> STOPPING --all gone--> end of the loop
  *   any --a child is given up--> STOPPING (killed at once) */
@@ -14,6 +15,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/preflight.h"
+#include "sluice/keysource.h"
 #include "sluice/kid.h"
 #include "sluice/notify.h"
 
@@ -41,7 +43,8 @@ struct serve {
 	struct mesh mesh;
 	uv_loop_t loop;
 	uv_timer_t tick;
-	uv_signal_t sigint, sigterm;
+	uv_signal_t sigint, sigterm, sighup;
+	struct keysource keysource;
 	struct kid *kids; /* workers, executor, frontends; n_kids */
 	uint32_t n_kids;
 	struct kid_events events;
@@ -50,6 +53,7 @@ struct serve {
 	int exit_code;
 	uint64_t ticked_ns;
 	bool was_ready, said_why, bar_shown;
+	struct errbuf why; /* what a child said last before it gave up */
 };
 
 static struct kid *serve_executor(struct serve *s)
@@ -88,6 +92,7 @@ static void after_spawn(struct serve *s, struct kid *k)
 {
 	static const enum page_counter counters[] = {COUNTER_restarts_frontend, COUNTER_restarts_executor, COUNTER_restarts_worker};
 
+	s->why.text[0] = 0; /* a new life may say the same again */
 	if (k->n_spawns > 1) page_count(&s->mesh.page->supervisor, counters[k->kind], 1);
 	log_debug("%s started, process %d", k->name, (int)k->process.pid);
 	if (k->kind == KID_WORKER) tell_worker_state(s, k, true);
@@ -152,7 +157,9 @@ static void on_kid_failed(void *ctx, struct kid *k, int exit_code, const char *t
 	struct serve *s = ctx;
 
 	bar_clear(s);
-	if (s->state != STOPPING) log_error("%s", text); /* the first one is the reason, the others are consequences */
+	/* The first one is the reason, the others are consequences, or siblings that say the same. */
+	if (s->state != STOPPING && strcmp(text, s->why.text) != 0) log_error("%s: %s", k->name, text);
+	snprintf(s->why.text, sizeof(s->why.text), "%s", text);
 	s->said_why = true;
 	restart_on_failed(&k->restart, exit_code);
 }
@@ -253,6 +260,32 @@ static void on_serve_signal(uv_signal_t *h, int signum)
 
 /* ---- the tick ---- */
 
+/* ---- SIGHUP ---- */
+
+static void serve_reload_keys(struct serve *s)
+{
+	struct errbuf err = {{0}};
+	struct apikeys fresh;
+
+	if (keysource_read(&s->keysource, &fresh, &err) != ST_OK) {
+		log_error("SIGHUP: %s; the API keys stay as they are", err.text);
+		return;
+	}
+	apikeys_release(&s->mesh.keys);
+	s->mesh.keys = fresh;
+	log_info("SIGHUP: %u API key%s from now on", fresh.n, fresh.n == 1 ? "" : "s");
+}
+
+static void on_serve_reload(uv_signal_t *h, int signum)
+{
+	struct serve *s = h->data;
+
+	bar_clear(s);
+	if (s->keysource.path) serve_reload_keys(s);
+	else if (!s->config.ssl_certfile[0]) log_info("SIGHUP: no file to read again (--api-key-file, --ssl-certfile)");
+	for (uint32_t i = 0; i < s->n_kids; i++) kid_send_keys(&s->kids[i]);
+}
+
 static void serve_progress(struct serve *s, const struct page_health *h)
 {
 	int full = (int)(h->progress * PROGRESS_WIDTH);
@@ -320,7 +353,10 @@ static void on_serve_tick(uv_timer_t *t)
 	struct page_health h;
 
 	atomic_store(&s->mesh.page->supervisor.heartbeat_ns, now);
-	for (uint32_t i = 0; i < s->n_kids; i++) serve_step_kid(s, &s->kids[i], now);
+	for (uint32_t i = 0; i < s->n_kids; i++) {
+		serve_step_kid(s, &s->kids[i], now);
+		if (s->kids[i].owes_keys) kid_send_keys(&s->kids[i]);
+	}
 	if (getpid() == 1) serve_reap_strangers(s);
 	switch (s->state) {
 	case SERVING:
@@ -370,7 +406,7 @@ static int serve_check_config(struct serve *s, struct errbuf *err)
 	if (c->device == DEVICE_CUDA)
 		return err_set(err, ST_UNSUPPORTED, "--device cuda: this build has no CUDA worker; use --device cpu");
 	if (c->device == DEVICE_AUTO) c->device = DEVICE_CPU;
-	if (!c->served_model_name[0]) return config_set(c, "served-model-name", c->model, err);
+	if (c->root_path[0] && c->root_path[0] != '/') return err_set(err, ST_INVALID, "--root-path %s: expected a path that begins with /", c->root_path);
 	return ST_OK;
 }
 
@@ -397,6 +433,11 @@ static int serve_start(struct serve *s, struct errbuf *err)
 	if (n_frontends == 0) n_frontends = max_u32(1, cpuset_available() / 4);
 	rc = mesh_open(&s->mesh, &s->config, n_frontends, 1, err);
 	if (rc != ST_OK) return rc;
+	rc = keysource_read(&s->keysource, &s->mesh.keys, err);
+	if (rc != ST_OK) {
+		mesh_close(&s->mesh);
+		return rc;
+	}
 	s->events = (struct kid_events){s, on_kid_ready, on_kid_failed, on_kid_exited};
 	s->n_kids = s->mesh.n_workers + 1 + n_frontends;
 	s->kids = mem_array(struct kid, s->n_kids);
@@ -410,17 +451,20 @@ static int serve_start(struct serve *s, struct errbuf *err)
 
 static void serve_run(struct serve *s)
 {
-	s->tick.data = s->sigint.data = s->sigterm.data = s;
+	s->tick.data = s->sigint.data = s->sigterm.data = s->sighup.data = s;
 	uv_timer_init(&s->loop, &s->tick);
 	uv_timer_start(&s->tick, on_serve_tick, 0, TICK_MS);
 	uv_signal_init(&s->loop, &s->sigint);
 	uv_signal_init(&s->loop, &s->sigterm);
+	uv_signal_init(&s->loop, &s->sighup);
+	uv_signal_start(&s->sighup, on_serve_reload, SIGHUP);
 	uv_signal_start(&s->sigint, on_serve_signal, SIGINT);
 	uv_signal_start(&s->sigterm, on_serve_signal, SIGTERM);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_close((uv_handle_t *)&s->tick, NULL);
 	uv_close((uv_handle_t *)&s->sigint, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
+	uv_close((uv_handle_t *)&s->sighup, NULL);
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* the handles' close callbacks */
 	uv_loop_close(&s->loop);
 }
@@ -441,6 +485,7 @@ int serve_main(int argc, char **argv)
 		return EXIT_OK;
 	}
 	if (rc == ST_OK) rc = serve_check_config(&s, &err);
+	if (rc == ST_OK) rc = keysource_open(&s.keysource, &s.config, argc, argv, &err);
 	if (rc != ST_OK) {
 		fprintf(stderr, "sluice: error: %s\n", err.text);
 		config_release(&s.config);
@@ -455,6 +500,7 @@ int serve_main(int argc, char **argv)
 	if (rc != ST_OK) {
 		log_error("%s", err.text);
 		uv_loop_close(&s.loop);
+		keysource_release(&s.keysource);
 		config_release(&s.config);
 		return EXIT_FAILED;
 	}
@@ -462,6 +508,7 @@ int serve_main(int argc, char **argv)
 	serve_run(&s);
 	mesh_close(&s.mesh);
 	free(s.kids);
+	keysource_release(&s.keysource);
 	config_release(&s.config);
 	if (s.exit_code == EXIT_OK) log_info("stopped");
 	return s.exit_code;

@@ -80,10 +80,14 @@ def rss_mib(pid):
 class Server:
     """Starts at once; use .ready() to wait. As a context manager it ends with stop(), which checks that nothing is left."""
 
-    def __init__(self, model, *flags, frontends=1, name="tiny", port=None, host="127.0.0.1", env=None, wrap=(), stop_signal=signal.SIGTERM, log_name=""):
+    def __init__(self, model, *flags, frontends=1, name="tiny", port=None, host="127.0.0.1", env=None, wrap=(), stop_signal=signal.SIGTERM, log_name="", key=None, tls=None):
+        """host: an address, or the path of a UNIX socket. key: the API key that clients send; tls: their ssl.SSLContext."""
         self.tag = uuid.uuid4().hex
+        self.is_unix = host.startswith("/")
         self.port = free_port(socket.AF_INET6 if ":" in host else socket.AF_INET) if port is None else port
         self.host = host
+        self.key = key
+        self.tls = tls
         self.name = name
         self.tmp = tempfile.mkdtemp(prefix="sl-", dir="/tmp")
         self.frontends = frontends
@@ -91,7 +95,7 @@ class Server:
         self.shm_before = self._shm()
         self.log = tempfile.TemporaryFile()
         self.code = None
-        argv = [*wrap, SLUICE, "serve", model, "--port", str(self.port), "--host", host, "--served-model-name", name, "--num-frontends", str(frontends), *flags]
+        argv = [*wrap, SLUICE, "serve", model, *(["--uds", host] if self.is_unix else ["--port", str(self.port), "--host", host]), "--served-model-name", name, "--num-frontends", str(frontends), *flags]
         full = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_") and k not in ("XDG_RUNTIME_DIR", "NOTIFY_SOCKET")}
         full.update({"TMPDIR": self.tmp, "E2E_SERVER_ID": self.tag, "PYTHONDONTWRITEBYTECODE": "1"})
         if IS_SAN:
@@ -105,10 +109,14 @@ class Server:
 
     @property
     def url(self):
-        return "http://%s:%d" % ("[%s]" % self.host if ":" in self.host else self.host, self.port)
+        return "%s://%s:%d" % ("https" if self.tls else "http", "[%s]" % self.host if ":" in self.host else self.host, self.port)
+
+    @property
+    def credentials(self):
+        return {"tls": self.tls, "headers": ["Authorization: Bearer " + self.key] if self.key else []}
 
     def conn(self, **kw):
-        return wire.Conn(self.host, self.port, **kw)
+        return wire.Conn(self.host, self.port, **{**self.credentials, **kw})
 
     def get(self, path, **kw):
         return self.ask("GET", path, **kw)
@@ -139,7 +147,7 @@ class Server:
         body = {"model": self.name, "max_tokens": 8, "temperature": 0, "stream": True, "prompt": prompt}
         if path.endswith("chat/completions"):
             body["messages"] = body.pop("prompt")
-        return wire.Stream(self.host, self.port, path, {**body, **kw}, timeout * SLOW)
+        return wire.Stream(self.host, self.port, path, {**body, **kw}, timeout * SLOW, **self.credentials)
 
     def metrics(self):
         """{name{labels}: value} as text keys, and by bare name where there is one line only."""
@@ -266,8 +274,8 @@ class Server:
         assert not self.listens(), "somebody still listens"
 
     def listens(self):
-        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as s:
-            return s.connect_ex((self.host, self.port)) == 0
+        with socket.socket(socket.AF_UNIX if self.is_unix else socket.AF_INET6 if ":" in self.host else socket.AF_INET) as s:
+            return s.connect_ex(self.host if self.is_unix else (self.host, self.port)) == 0
 
     def expect_quiet_log(self):
         m = SAN_SPOKE.search(self.text())

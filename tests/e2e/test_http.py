@@ -2,6 +2,7 @@
 import json
 import os
 import socket
+import threading
 import time
 
 import pytest
@@ -57,6 +58,25 @@ def test_bad_chunks_are_refused(server, chunk):
         c.try_send(wire.request("POST", TEXT, headers=["Transfer-Encoding: chunked"]) + chunk)
         r = c.answer()
         assert 400 <= r.status < 500 and r.closes(), r
+
+
+@pytest.mark.parametrize("size", [b"7fffffffffffffff", b"ffffffffff", b"2000001", b"0000000002000001;x=y"])
+def test_absurd_chunk_sizes_are_refused_at_once(server, size):
+    """Before the sender, who will never send it, runs into the request's timeout."""
+    with server.conn(timeout=10 * sv.SLOW) as c:
+        c.send(wire.request("POST", TEXT, headers=["Transfer-Encoding: chunked"]) + b"1\r\n \r\n" + size + b"\r\n")
+        r = c.answer()
+        assert r.status in (400, 413) and r.closes(), r
+
+
+@pytest.mark.parametrize("coding, status", [("gzip", 415), ("br", 415), ("zstd, gzip", 415), ("x" * 500, 415), ("\u00e4", 415), ("identity", 200), ("Identity", 200), ("", 200)])
+def test_coded_bodies_are_refused_by_name(server, coding, status):
+    with server.conn() as c:
+        c.send(wire.request("POST", TEXT, body(), headers=["Content-Encoding: " + coding]))
+        r = c.answer()
+        assert r.status == status, r
+        if status == 415:
+            assert coding[:40] in r.error()["message"] and r.headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("headers", [["Content-Length: 5", "Transfer-Encoding: chunked"], ["Content-Length: 5", "Content-Length: 6"], ["Content-Length: -1"],
@@ -338,6 +358,137 @@ def test_request_ids(server):
     assert a != b
     r = server.get("/live", headers=["X-Request-Id: " + "a" * 5000])
     assert len(r.headers["x-request-id"]) < 1000
+
+
+def test_every_answer_has_an_id(start, tiny):
+    """Also those to what is no request, and those for which there is no room."""
+    s = start(tiny, "--timeout-request", "1", "--max-connections", "4").ready()
+    chunked = wire.request("POST", TEXT, headers=["Transfer-Encoding: chunked", "X-Request-Id: mine-3"])
+    for raw, status in ((wire.request("GET", "/nosuch"), 404), (wire.request("PUT", TEXT), 405), (wire.request("OPTIONS", TEXT), 204), (wire.request("POST", TEXT, b"{"), 400),
+                        (b"GET / HTTP/1.1\r\n\r\n", 400), (b"\0\0", 400), (b"GET / HTTP/9.9\r\n\r\n", 505), (b"GET / HTTP/1.1\r\nA: " + b"a" * 20000, 431), (b"GET / HT", 408),
+                        (wire.request("POST", TEXT, body(), headers=["Content-Encoding: br"]), 415), (wire.request("POST", TEXT, body(stream=True)), 200),
+                        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", 413), (chunked + b"zz\r\n", 400)):
+        sv.wait_for("there is room", lambda: s.metric("sluice:connections") <= 2)
+        with s.conn(timeout=20 * sv.SLOW) as c:
+            c.send(raw)
+            r = c.answer()
+            assert r.status == status and len(r.headers["x-request-id"]) >= 6, (raw[:60], r)
+            assert (r.headers["x-request-id"] == "mine-3") == (b"mine-3" in raw), "the client's own, as far as it has arrived"
+    held = [s.conn() for _ in range(8)]
+    answers = [c.ask("GET", "/live") for c in held]
+    assert {r.status for r in answers} == {200, 503} and len({r.headers["x-request-id"] for r in answers}) == 8
+    for c in held:
+        c.close()
+
+
+@pytest.mark.parametrize("given", ["a b", "\x01", "\u00e9", "x" * 129, "\t", "a\tb", ""])
+def test_harmful_request_ids_are_replaced(server, given):
+    with server.conn() as c:
+        c.send(b"GET /live HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + given.encode() + b"\r\n\r\n")
+        r = c.answer("GET")
+        assert r.status == 400 or (r.headers["x-request-id"] != given and len(r.headers["x-request-id"]) <= 128)
+
+
+def test_same_id_many_times(server):
+    """Clients' ids are told back, and are no keys: requests that share one do not meet."""
+    threads, out = [], [None] * 8
+
+    def one(i):
+        with server.conn() as c:
+            out[i] = c.ask("POST", TEXT, body(prompt="n %d" % i, max_tokens=6, ignore_eos=True, request_id="same"), headers=["X-Request-Id: same"])
+    for i in range(8):
+        threads.append(threading.Thread(target=one, args=(i,)))
+        threads[-1].start()
+    for t in threads:
+        t.join()
+    assert all(r.status == 200 and r.headers["x-request-id"] == "same" for r in out)
+    assert len({r.json()["id"] for r in out}) == 8
+    for i, r in enumerate(out):
+        assert r.json()["choices"][0]["text"] == server.complete("n %d" % i, max_tokens=6, ignore_eos=True)["choices"][0]["text"]
+
+
+# ---- names and paths ----
+
+def test_several_names(start, tiny):
+    s = start(tiny, name="first, second,first,a/b:c").ready()
+    s.name = "first"
+    ids = [m["id"] for m in s.get("/v1/models").json()["data"]]
+    assert ids == ["first", "second", "a/b:c"]
+    for name in ids:
+        r = s.post(TEXT, body(model=name))
+        assert r.status == 200 and s.get("/v1/models/" + name.replace("/", "%2F")).json()["id"] == name
+    assert s.get("/v1/models/a/b:c").status == 200
+    for name in ("tiny", "first, second", "", "FIRST", "first\0"):
+        r = s.post(TEXT, body(model=name))
+        assert r.status == 404 and r.error()["param"] == "model", r
+    assert s.post(TEXT, json.dumps({"prompt": "x", "max_tokens": 1}).encode()).status == 200, "the model may be left out"
+
+
+def test_any_name(start, tiny):
+    s = start(tiny, name="shown,*").ready()
+    s.name = "gpt-4o"
+    assert s.complete()["choices"] and [m["id"] for m in s.get("/v1/models").json()["data"]] == ["shown"]
+    assert s.get("/v1/models/whatever").json()["id"] == "whatever"
+
+
+def test_path_of_the_model_is_its_name(start, models, tmp_path):
+    """Also one that looks like a list."""
+    path = tmp_path / "a,b c.gguf"
+    path.symlink_to(models())
+    s = start(str(path), name="").ready()
+    assert [m["id"] for m in s.get("/v1/models").json()["data"]] == [str(path)]
+
+
+def test_zero_byte_in_a_name(server):
+    for r in (server.get("/v1/models/x%00y"), server.post(TEXT, b'{"model":"x\\u0000y","prompt":"x"}')):
+        assert r.status == 404 and "`x?y` does not exist" in r.error()["message"], r
+
+
+@pytest.mark.parametrize("root", ["/llm", "/a/b/"])
+def test_root_path(start, tiny, root):
+    """Behind a proxy that leaves its prefix in front of the paths, and for one that takes it away."""
+    s = start(tiny, "--root-path", root).ready()
+    prefix = root.rstrip("/")
+    for path in ("", prefix):
+        assert s.get(path + "/health").status == 200
+        assert s.get(path + "/v1/models").json()["data"][0]["id"] == "tiny"
+        assert s.get(path + "/v1/models/tiny").json()["id"] == "tiny"
+        assert s.post(path + TEXT, body()).status == 200
+        assert s.get(path + TEXT).status == 405
+    for path in (prefix, prefix + prefix + "/health", prefix + "x/health", "/other/health"):
+        assert s.get(path).status == 404, path
+
+
+def test_bad_root_path(start, tiny):
+    s = start(tiny, "--root-path", "llm")
+    assert s.wait() == 2 and "--root-path llm: expected a path that begins with /" in s.text()
+
+
+def test_load_and_ping(server):
+    assert server.get("/load").json() == {"server_load": 0}
+    assert server.get("/ping").status == server.post("/ping", b"").status == 200
+    streams = [server.stream("n %d" % i, max_tokens=3000, ignore_eos=True) for i in range(3)]
+    for st in streams:
+        assert st.next()
+    for _ in range(8):
+        assert server.get("/load").json() == {"server_load": 3}, "whichever frontend is asked"
+    for st in streams:
+        st.close()
+    sv.wait_for("no load", lambda: server.get("/load").json() == {"server_load": 0})
+
+
+def test_half_closed_client_counts_as_gone(server):
+    """conn.h says why. What is answered at once still reaches it."""
+    with server.conn() as c:
+        c.send(wire.request("GET", "/v1/models"))
+        c.s.shutdown(socket.SHUT_WR)
+        assert c.answer("GET").status == 200
+    with server.conn() as c:
+        c.send(wire.request("POST", TEXT, body(max_tokens=4000, ignore_eos=True)))
+        sv.wait_for("it runs", lambda: server.metric("vllm:num_requests_running") == 1)
+        c.s.shutdown(socket.SHUT_WR)
+        sv.wait_for("it is cancelled", lambda: server.metric("vllm:num_requests_running") == 0, 3)
+        assert c.at_end()
 
 
 def test_ipv6(start, tiny):

@@ -48,16 +48,23 @@ class Gone(OSError):
 
 
 class Conn:
-    def __init__(self, host, port, timeout=60, rcvbuf=None):
+    """host: an address, or the path of a UNIX socket. tls: an ssl.SSLContext. headers: go with each ask()."""
+
+    def __init__(self, host, port, timeout=60, rcvbuf=None, tls=None, headers=()):
         self.deadline = time.monotonic() + timeout
-        self.s = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        is_unix = host.startswith("/")
+        self.s = socket.socket(socket.AF_UNIX if is_unix else socket.AF_INET6 if ":" in host else socket.AF_INET)
         if rcvbuf:
             self.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         self.s.settimeout(timeout)
         self.buf = b""
+        self.headers = list(headers)
         try:
-            self.s.connect((host, port))
-            self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.s.connect(host if is_unix else (host, port))
+            if not is_unix:
+                self.s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls:
+                self.s = tls.wrap_socket(self.s, server_hostname=host)
         except OSError:
             self.s.close()
             raise
@@ -143,7 +150,7 @@ class Conn:
         return Answer(status, headers, b"".join(self.pieces(status, headers, method)), interim)
 
     def ask(self, method, path, body=None, headers=()):
-        self.send(request(method, path, body, headers))
+        self.send(request(method, path, body, [*self.headers, *headers]))
         return self.answer(method)
 
     def at_end(self, seconds=5):
@@ -171,9 +178,9 @@ class Conn:
 class Stream:
     """An SSE answer, event by event. Checks the form of each line."""
 
-    def __init__(self, host, port, path, body, timeout=120, rcvbuf=None):
-        self.conn = Conn(host, port, timeout, rcvbuf)
-        self.conn.send(request("POST", path, body))
+    def __init__(self, host, port, path, body, timeout=120, rcvbuf=None, **kw):
+        self.conn = Conn(host, port, timeout, rcvbuf, **kw)
+        self.conn.send(request("POST", path, body, self.conn.headers))
         self.done = False
         self.events = []
         self.raw = b""

@@ -29,7 +29,7 @@ struct server {
 	struct tcp *tcp;
 	uint16_t port;
 	struct http_request *held; /* of /later and /stream */
-	int n_requests, n_gone, n_room;
+	int n_heads, n_requests, n_gone, n_room;
 	char last_path[64];
 	size_t last_body;
 };
@@ -45,6 +45,15 @@ static void on_gone(void *owner)
 static void on_room(void *owner)
 {
 	((struct server *)owner)->n_room++;
+}
+
+static int on_head(void *ctx, struct http_request *r, const char **text)
+{
+	struct server *s = ctx;
+
+	s->n_heads++;
+	*text = "Not for you.";
+	return strcmp(r->path, "/secret") == 0 ? 401 : 0;
 }
 
 static void on_request(void *ctx, struct http_request *r)
@@ -104,6 +113,7 @@ static void server_open(struct server *s, uint32_t connections_max)
 		.write_ns = 400 * NS_PER_MS,
 		.allow_origin = "*",
 		.ctx = s,
+		.on_head = on_head,
 		.on_request = on_request,
 	};
 	assert_int_equal(tcp_open(&s->tcp, &s->loop, listen_loopback(&s->port), &s->host, connections_max, 20, &err), ST_OK);
@@ -279,6 +289,14 @@ static const struct exchange {
 	{"chunked in 1.0", "POST /a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", " 400 ", true},
 	{"bad chunk size", POST_CHUNKED "xyz\r\n", " 400 ", true},
 	{"huge chunk size", POST_CHUNKED "fffffffffffffffff\r\n", " 400 ", true},
+	{"absurd chunk size", POST_CHUNKED "fffffffffffffff\r\n", " 413 ", true},
+	{"absurd second chunk", POST_CHUNKED "5\r\nhello\r\n186a0\r\n", " 413 ", true},
+	{"refused head", "GET /secret HTTP/1.1\r\n" H "\r\n", "HTTP/1.1 401 Unauthorized\r\n", false},
+	{"refused head with an empty body", "POST /secret HTTP/1.1\r\n" H "Content-Length: 0\r\n\r\n", "WWW-Authenticate: Bearer\r\n", false},
+	{"refused before the body", "POST /secret HTTP/1.1\r\n" H "Content-Length: 9\r\n\r\n", " 401 ", true},
+	{"refused before a chunked body", "POST /secret HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n", " 401 ", true},
+	{"refused instead of 100-continue", "POST /secret HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n", "HTTP/1.1 401 ", true},
+	{"refused, not 413", "POST /secret HTTP/1.1\r\n" H "Content-Length: 100001\r\n\r\n", " 401 ", true},
 	{"chunk longer than said", POST_CHUNKED "3\r\nhello\r\n0\r\n\r\n", " 400 ", true},
 	{"chunk without CRLF", POST_CHUNKED "1\r\naXX0\r\n\r\n", " 400 ", true},
 	{"space before colon", "GET /a HTTP/1.1\r\n" H "X : y\r\n\r\n", " 400 ", true},
@@ -337,6 +355,29 @@ static void test_errors_are_json(void **state)
 					  "\"param\":null,\"code\":413}}"));
 	client_close(&c, false);
 	server_close(&s);
+}
+
+/* The body of a request that is refused by its head is never held: the client may send what it likes. */
+static void test_refused_body_is_not_held(void **state)
+{
+	struct server s;
+	struct client c;
+	char *body = mem_zalloc(1, 90000);
+
+	server_open(&s, 100);
+	client_open(&c, &s, 0);
+	client_puts(&c, &s, "POST /secret HTTP/1.1\r\n" H "Content-Length: 90000\r\n\r\n");
+	assert_true(client_wait(&c, &s, "HTTP/1.1 401 ", 1)); /* before the first byte */
+	client_send(&c, &s, body, 90000);
+	assert_int_equal(s.host.bodies, 0);
+	assert_true(client_wait(&c, &s, NULL, 0));
+	assert_int_equal(count(&c, "HTTP/1.1"), 1);
+	assert_int_equal(s.n_requests, 0);
+	assert_int_equal(s.n_heads, 1);
+	client_close(&c, false);
+	assert_true(wait_for_none(&s));
+	server_close(&s);
+	free(body);
 }
 
 /* ---- limits ---- */
@@ -790,6 +831,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_errors_are_json),
+		cmocka_unit_test(test_refused_body_is_not_held),
 		cmocka_unit_test(test_endless_head),
 		cmocka_unit_test(test_large_bodies),
 		cmocka_unit_test(test_bodies_together_are_bounded),
