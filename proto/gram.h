@@ -7,7 +7,7 @@
  * nothing, or is another rule's text, min to max times in a row. Rule 0 is the whole output. Characters are UTF-8 sequences of
  * byte edges, made by gramb_chars().
  *
- * Always holds after gram_load(), which trusts nothing: numbers are in range, every rule can end (a shortest text exists), no
+ * Always holds after gram_load(), which trusts nothing: numbers are in range, every state can end (a shortest text exists), no
  * rule can begin with itself before a byte was read (no left recursion, so a walk never loops), and a rule that is
  * repeated (max > 1) reads at least one byte. */
 #ifndef SLUICE_GRAM_H
@@ -75,8 +75,9 @@ void gramb_chars(struct gramb *b, uint32_t from, const struct gram_range *ranges
 uint32_t gramb_text(struct gramb *b, uint32_t from, const char *text, size_t len);
 /* True when more was added than bytes_max allows: stop building, the result is ST_LIMIT. */
 bool gramb_is_full(const struct gramb *b);
-/* Appends the wire form and checks it as gram_load() does. Rules that are not reachable and useless states are left out. ST_LIMIT,
- * ST_INVALID (a rule that cannot end or begins with itself; err names rules by name_of(ctx, rule), which may be NULL). */
+/* Appends the wire form and checks it as gram_load() does. What no text can pass through (unreachable rules, states and rules that
+ * cannot end) is left out. ST_LIMIT, ST_INVALID: rule 0 cannot end, a rule begins with itself, or one that may be empty is repeated
+ * (max > 1); err names rules by name_of(ctx, rule), which may be NULL. */
 int gramb_finish(struct gramb *b, struct strbuf *out, const char *(*name_of)(void *ctx, uint32_t rule), void *ctx, struct errbuf *err) MUST_CHECK;
 
 #endif
