@@ -25,6 +25,49 @@ bool apierr_set(struct apierr *e, int status, const char *param, const char *fmt
 	return false;
 }
 
+/* ---- names ---- */
+
+/* A name ends where something else begins: `stop` is not in `stop_token_ids`, but in `stop[0]`. */
+static bool name_is_at(const char *s, const char *name)
+{
+	size_t n = strlen(name);
+
+	return strncmp(s, name, n) == 0 && (s[n] == 0 || s[n] == '`' || s[n] == '[' || s[n] == '.');
+}
+
+static const struct apierr_name *name_find(const struct apierr_name *names, const char *s)
+{
+	for (; names->chat; names++)
+		if (name_is_at(s, names->chat)) return names;
+	return NULL;
+}
+
+void apierr_rename(struct apierr *e, const struct apierr_name *names)
+{
+	const struct apierr_name *name;
+	struct apierr renamed = {0};
+	struct strbuf text;
+	const char *p;
+
+	if (!e->status || !names) return;
+	strbuf_init(&text, 2 * sizeof(e->message));
+	for (p = e->message; *p;) {
+		strbuf_putc(&text, *p);
+		if (*p++ != '`') continue;
+		name = name_find(names, p);
+		if (!name) continue;
+		strbuf_puts(&text, name->own);
+		p += strlen(name->chat);
+	}
+	name = name_find(names, e->param);
+	if (name) (void)apierr_set(&renamed, e->status, name->own, "%s", text.data ? text.data : "");
+	else (void)apierr_set(&renamed, e->status, e->param, "%s", text.data ? text.data : "");
+	if (name) strncat(renamed.param, e->param + strlen(name->chat), sizeof(renamed.param) - 1 - strlen(renamed.param));
+	renamed.retry_s = e->retry_s;
+	*e = renamed;
+	strbuf_release(&text);
+}
+
 const char *apierr_type(int status)
 {
 	if (status == 404) return "NotFoundError";
@@ -54,6 +97,8 @@ static const char *apierr_type_anthropic(int status)
 	case 404: return "not_found_error";
 	case 413: return "request_too_large";
 	case 429: return "rate_limit_error";
+	case 408:
+	case 504: return "timeout_error";
 	case 503: return "overloaded_error";
 	default: return status >= 500 ? "api_error" : "invalid_request_error";
 	}

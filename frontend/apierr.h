@@ -19,6 +19,15 @@ struct apierr {
 /* Sets the error (the first one stays) and returns false, so that a check writes `return apierr_set(...)`. param may be NULL. */
 bool apierr_set(struct apierr *e, int status, const char *param, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
+/* A parameter of another API and the one of /v1/chat/completions that it becomes. */
+struct apierr_name {
+	const char *chat, *own;
+};
+
+/* Lets an error speak of the client's parameters: chat's names, in param and in the message's backquotes, become the client's own ones.
+ * names ends with a NULL; it may be NULL. */
+void apierr_rename(struct apierr *e, const struct apierr_name *names);
+
 /* The JSON object, in OpenAI's and in Anthropic's shape. */
 void apierr_render(const struct apierr *e, struct strbuf *out);
 void apierr_render_anthropic(const struct apierr *e, struct strbuf *out);

@@ -15,6 +15,7 @@ struct endpoint {
 	/* Turns a body into the one of /v1/chat/completions that asks the same; NULL: it is one. A new reference, or NULL and e set.
 	 * Runs in any thread. */
 	json_t *(*translate)(const json_t *body, struct apierr *e);
+	const struct apierr_name *names;  /* with translate: what the client calls chat's parameters, for errors; NULL: the same */
 	const struct answer_shape *shape; /* answer.h */
 };
 
