@@ -2,23 +2,31 @@
  *
  * Short words (nearly all are) are merged by scanning; long ones with a list of symbols and a heap of their pairs, so
  * that one word of a million characters takes no more than O(n log n). Both give the same result. Pairs are found by a
- * hash table of 4-byte slots: the low bits hold the rank + 1, the high bits a part of the hash, so that a pair that
- * does not exist, the common case, is nearly always recognised without touching the merge itself. */
+ * hash table of 4-byte slots: the low bits hold the merge's index + 1, the high bits a part of the hash, so that a pair
+ * that does not exist, the common case, is nearly always recognised without touching the merge itself. */
 #include "frontend/bpe.h"
 
 #include "common/mem.h"
 #include "common/quote.h"
+#include "common/strbuf.h"
 #include "frontend/tokenizer.h"
 #include "frontend/vocab.h"
 
 #include <string.h>
 
-#define RANK_BITS      22u
-#define RANK_MASK      ((1u << RANK_BITS) - 1)
-#define RANK_NONE      UINT32_MAX
-#define BPE_MERGES_MAX (RANK_MASK - 1) /* the largest published vocabularies have less than 2^19 */
+#define INDEX_BITS     22u
+#define INDEX_MASK     ((1u << INDEX_BITS) - 1)
+#define BPE_MERGES_MAX (INDEX_MASK - 1) /* the largest published vocabularies have less than 2^20 */
 
 #define SHORT_MAX 64 /* measured: the heap wins beyond about a hundred symbols */
+
+/* A pair as it waits to be joined: its rank above the index of its merge, so that smaller is more important. */
+#define PAIR_NONE UINT64_MAX
+
+static uint32_t pair_rank(uint64_t pair)
+{
+	return (uint32_t)(pair >> 32);
+}
 
 static uint64_t pair_hash(uint32_t left, uint32_t right)
 {
@@ -28,87 +36,152 @@ static uint64_t pair_hash(uint32_t left, uint32_t right)
 	return h * 0xD6E8FEB86659FD93ull;
 }
 
-static uint32_t bpe_rank(const struct bpe *b, uint32_t left, uint32_t right)
+static uint64_t bpe_find(const struct bpe *b, uint32_t left, uint32_t right)
 {
 	uint64_t h = pair_hash(left, right);
-	uint32_t tag = (uint32_t)h & ~RANK_MASK, mask = (1u << b->slot_bits) - 1;
+	uint32_t tag = (uint32_t)h & ~INDEX_MASK, mask = (1u << b->slot_bits) - 1;
 
 	for (uint32_t at = (uint32_t)(h >> (64 - b->slot_bits));; at = (at + 1) & mask) {
-		uint32_t slot = b->slots[at], rank = (slot & RANK_MASK) - 1;
+		uint32_t slot = b->slots[at], ix = (slot & INDEX_MASK) - 1;
 
-		if (slot == 0) return RANK_NONE;
-		if ((slot & ~RANK_MASK) == tag && b->merges[rank].left == left && b->merges[rank].right == right)
-			return rank;
+		if (slot == 0) return PAIR_NONE;
+		if ((slot & ~INDEX_MASK) == tag && b->merges[ix].left == left && b->merges[ix].right == right)
+			return (uint64_t)b->merges[ix].rank << 32 | ix;
 	}
 }
 
 /* ---- loading ---- */
 
-static int bpe_read(struct bpe_merge *m, const struct vocab_index *index, size_t ix, struct errbuf *err)
+static void bpe_add(struct bpe *b, struct bpe_merge m)
 {
-	static const char *const key = "tokenizer.ggml.merges";
-	const struct vocab_lists *l = index->lists;
-	struct gguf_str text = l->merges[ix];
-	const char *sep =
-		text.len > 1 ? memchr(text.s + 1, ' ', text.len - 1) : NULL; /* a token may begin with a space */
-	char short_joined[256], *joined = short_joined;
-	size_t left_len;
-
-	if (!sep || sep + 1 == text.s + text.len)
-		return err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s\"; expected two tokens with a space between",
-			       l->file, key, ix, quote_short(text.s, text.len).text);
-	left_len = (size_t)(sep - text.s);
-	m->left = vocab_index_find(index, text.s, left_len);
-	m->right = vocab_index_find(index, sep + 1, text.len - left_len - 1);
-
-	if (text.len > sizeof(short_joined)) joined = mem_realloc(NULL, text.len, 1);
-	memcpy(joined, text.s, left_len);
-	memcpy(joined + left_len, sep + 1, text.len - left_len - 1);
-	m->result = vocab_index_find(index, joined, text.len - 1);
-	if (joined != short_joined) free(joined);
-
-	if (m->left == TOKEN_NONE || m->right == TOKEN_NONE || m->result == TOKEN_NONE)
-		return err_set(err, ST_INVALID,
-			       "%s: %s: merge %zu is \"%s\"; expected tokens of the vocabulary, but %s is not in it",
-			       l->file, key, ix, quote_short(text.s, text.len).text,
-			       m->left == TOKEN_NONE    ? "the left one"
-			       : m->right == TOKEN_NONE ? "the right one"
-							: "the joined one");
-	return ST_OK;
+	mem_reserve(b->merges, b->cap, (size_t)b->n + 1);
+	b->merges[b->n++] = m;
 }
 
-/* The first of equal pairs counts. */
-static void bpe_insert(struct bpe *b, uint32_t rank)
+/* Fills the table. The first of equal pairs counts. */
+static void bpe_index(struct bpe *b)
 {
-	const struct bpe_merge *m = &b->merges[rank];
-	uint64_t h = pair_hash(m->left, m->right);
-	uint32_t mask = (1u << b->slot_bits) - 1, at = (uint32_t)(h >> (64 - b->slot_bits));
+	uint32_t mask;
 
-	if (bpe_rank(b, m->left, m->right) != RANK_NONE) return;
-	while (b->slots[at] != 0) at = (at + 1) & mask;
-	b->slots[at] = ((uint32_t)h & ~RANK_MASK) | (rank + 1);
+	for (b->slot_bits = 4; ((size_t)1 << b->slot_bits) < (size_t)b->n * 2;) b->slot_bits++;
+	b->slots = mem_array(uint32_t, (size_t)1 << b->slot_bits);
+	mask = (1u << b->slot_bits) - 1;
+	for (uint32_t ix = 0; ix < b->n; ix++) {
+		const struct bpe_merge *m = &b->merges[ix];
+		uint64_t h = pair_hash(m->left, m->right);
+		uint32_t at = (uint32_t)(h >> (64 - b->slot_bits));
+
+		if (bpe_find(b, m->left, m->right) != PAIR_NONE) continue;
+		while (b->slots[at] != 0) at = (at + 1) & mask;
+		b->slots[at] = ((uint32_t)h & ~INDEX_MASK) | (ix + 1);
+	}
+}
+
+static int bpe_read(struct bpe_merge *m, const struct vocab_index *index, size_t ix, struct strbuf *joined, struct errbuf *err)
+{
+	const struct vocab_lists *l = index->lists;
+	struct gguf_str left = l->merges[ix].left, right = l->merges[ix].right;
+
+	strbuf_reset(joined);
+	strbuf_append(joined, left.s, left.len);
+	strbuf_append(joined, right.s, right.len);
+	m->left = vocab_index_find(index, left.s, left.len);
+	m->right = vocab_index_find(index, right.s, right.len);
+	m->result = vocab_index_find(index, joined->data ? joined->data : "", joined->len);
+	m->rank = (uint32_t)ix;
+	if (m->left != TOKEN_NONE && m->right != TOKEN_NONE && m->result != TOKEN_NONE) return ST_OK;
+	return err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s %s\"; expected tokens of the vocabulary, but %s is not in it",
+		       l->file, l->key_merges ? l->key_merges : "tokenizer.ggml.merges", ix, quote_short(left.s, left.len).text,
+		       quote_short(right.s, right.len).text,
+		       m->left == TOKEN_NONE    ? "the left one"
+		       : m->right == TOKEN_NONE ? "the right one"
+						: "the joined one");
+}
+
+static int bpe_from_merges(struct bpe *b, const struct vocab *v, const struct vocab_index *index, struct errbuf *err)
+{
+	const struct vocab_lists *l = index->lists;
+	struct strbuf joined;
+	int rc = ST_OK;
+
+	strbuf_init(&joined, SIZE_MAX / 4);
+	for (size_t i = 0; i < l->n_merges && rc == ST_OK; i++) {
+		struct bpe_merge m;
+
+		rc = bpe_read(&m, index, i, &joined, err);
+		/* A control token must never come from text, whatever the merges say. */
+		if (rc == ST_OK && v->kinds[m.result] != VOCAB_SPECIAL) bpe_add(b, m);
+	}
+	strbuf_release(&joined);
+	return rc;
+}
+
+/* ---- merges from scores ---- */
+
+#define SCORED_LEN_MAX 256 /* bytes; longer tokens do not come from text (the longest published one has 93) */
+
+struct scored {
+	float score;
+	uint32_t id;
+};
+
+static int scored_compare(const void *a, const void *b)
+{
+	const struct scored *x = a, *y = b;
+
+	if (x->score != y->score) return x->score > y->score ? -1 : 1;
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Every way to make the token of two others. */
+static void bpe_split_token(struct bpe *b, const struct vocab *v, uint32_t id, uint32_t rank)
+{
+	size_t len;
+	const char *s = vocab_bytes(v, id, &len);
+
+	for (size_t cut = 1; cut < len; cut++) {
+		struct bpe_merge m = {.result = id, .rank = rank};
+
+		if (((unsigned char)s[cut] & 0xc0) == 0x80) continue; /* inside a character */
+		m.left = vocab_find_plain(v, s, cut);
+		if (m.left == TOKEN_NONE) continue;
+		m.right = vocab_find_plain(v, s + cut, len - cut);
+		if (m.right != TOKEN_NONE && b->n < BPE_MERGES_MAX) bpe_add(b, m);
+	}
+}
+
+/* Equal scores are equal ranks, as in SentencePiece: the leftmost is joined first. A token that cannot be made of two
+ * others cannot come from text. */
+static int bpe_from_scores(struct bpe *b, const struct vocab *v, const struct vocab_lists *l, struct errbuf *err)
+{
+	struct scored *order = mem_array(struct scored, v->n);
+	uint32_t n = 0, rank = 0;
+
+	for (uint32_t i = 0; i < v->n; i++)
+		if (v->kinds[i] == VOCAB_PLAIN && v->offs[i + 1] - v->offs[i] <= SCORED_LEN_MAX)
+			order[n++] = (struct scored){l->scores[i], i};
+	qsort(order, n, sizeof(*order), scored_compare);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i > 0 && order[i].score != order[i - 1].score) rank = i;
+		bpe_split_token(b, v, order[i].id, rank);
+	}
+	free(order);
+	if (b->n < BPE_MERGES_MAX) return ST_OK;
+	return err_set(err, ST_LIMIT, "%s: the tokens can be joined in more than %u ways", l->file, BPE_MERGES_MAX - 1);
 }
 
 int bpe_init(struct bpe *b, const struct vocab *v, const struct vocab_index *index, struct errbuf *err)
 {
 	const struct vocab_lists *l = index->lists;
+	int rc;
 
 	*b = (struct bpe){0};
 	if (l->n_merges > BPE_MERGES_MAX)
 		return err_set(err, ST_LIMIT, "%s: tokenizer.ggml.merges has %zu merges; expected at most %u", l->file,
 			       l->n_merges, BPE_MERGES_MAX);
-	b->merges = mem_array(struct bpe_merge, l->n_merges + 1);
-	for (b->slot_bits = 4; ((size_t)1 << b->slot_bits) < l->n_merges * 2;) b->slot_bits++;
-	b->slots = mem_array(uint32_t, (size_t)1 << b->slot_bits);
-	for (size_t i = 0; i < l->n_merges; i++) {
-		int rc = bpe_read(&b->merges[i], index, i, err);
-
-		if (rc != ST_OK) return rc;
-		/* A control token must never come from text, whatever the merges say. */
-		if (v->kinds[b->merges[i].result] != VOCAB_SPECIAL) bpe_insert(b, (uint32_t)i);
-	}
-	b->n = (uint32_t)l->n_merges;
-	return ST_OK;
+	rc = l->merges || !l->scores ? bpe_from_merges(b, v, index, err) : bpe_from_scores(b, v, l, err);
+	if (rc == ST_OK) bpe_index(b);
+	return rc;
 }
 
 void bpe_release(struct bpe *b)
@@ -127,25 +200,25 @@ void bpe_scratch_release(struct bpe_scratch *s)
 
 /* ---- short words ---- */
 
-size_t bpe_merge_plain(const struct bpe *b, uint32_t *ids, size_t n, uint32_t *ranks)
+size_t bpe_merge_plain(const struct bpe *b, uint32_t *ids, size_t n, uint64_t *pairs)
 {
-	for (size_t i = 0; i + 1 < n; i++) ranks[i] = bpe_rank(b, ids[i], ids[i + 1]);
+	for (size_t i = 0; i + 1 < n; i++) pairs[i] = bpe_find(b, ids[i], ids[i + 1]);
 	while (n > 1) {
 		size_t at = 0;
-		uint32_t best = ranks[0];
+		uint64_t best = pairs[0];
 
 		for (size_t i = 1; i + 1 < n; i++)
-			if (ranks[i] < best) best = ranks[at = i];
-		if (best == RANK_NONE) break;
-		ids[at] = b->merges[best].result;
+			if (pair_rank(pairs[i]) < pair_rank(best)) best = pairs[at = i];
+		if (best == PAIR_NONE) break;
+		ids[at] = b->merges[(uint32_t)best].result;
 		memmove(ids + at + 1, ids + at + 2, (n - at - 2) * sizeof(*ids));
 		n--;
-		/* Ranks of the pairs behind move up; those that contain the new token are new. */
+		/* The pairs behind move up; those that contain the new token are new. */
 		if (at + 1 < n) {
-			memmove(ranks + at + 1, ranks + at + 2, (n - at - 2) * sizeof(*ranks));
-			ranks[at] = bpe_rank(b, ids[at], ids[at + 1]);
+			memmove(pairs + at + 1, pairs + at + 2, (n - at - 2) * sizeof(*pairs));
+			pairs[at] = bpe_find(b, ids[at], ids[at + 1]);
 		}
-		if (at > 0) ranks[at - 1] = bpe_rank(b, ids[at - 1], ids[at]);
+		if (at > 0) pairs[at - 1] = bpe_find(b, ids[at - 1], ids[at]);
 	}
 	return n;
 }
@@ -182,62 +255,65 @@ static void heap_push(struct bpe_scratch *s, uint64_t e)
 	s->heap[at] = e;
 }
 
-static uint64_t heap_entry(uint32_t rank, size_t at)
+static uint64_t heap_entry(uint64_t pair, size_t at)
 {
-	return (uint64_t)rank << 32 | at;
+	return (uint64_t)pair_rank(pair) << 32 | at;
+}
+
+/* A symbol of a long word; places are positions of its first symbols. */
+struct node {
+	uint32_t prev, next; /* place of its neighbours; next is n at the end */
+	uint64_t pair;       /* with the next one; PAIR_NONE also where a symbol was joined to the one before */
+};
+
+static void node_set(const struct bpe *b, struct bpe_scratch *s, struct node *nodes, const uint32_t *ids, size_t at)
+{
+	nodes[at].pair = bpe_find(b, ids[at], ids[nodes[at].next]);
+	if (nodes[at].pair != PAIR_NONE) heap_push(s, heap_entry(nodes[at].pair, at));
 }
 
 size_t bpe_merge_heap(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s)
 {
-	uint32_t *prev, *next, *ranks;
+	struct node *nodes;
 	size_t out = 0;
 
 	CHECK(n > 0 && n < UINT32_MAX);
-	mem_reserve(s->nodes, s->nodes_cap, n * 3);
+	mem_reserve(s->nodes, s->nodes_cap, n * (sizeof(*nodes) / sizeof(*s->nodes)));
 	mem_reserve(s->heap, s->heap_cap, n);
-	prev = s->nodes;
-	next = prev + n;
-	ranks = next +
-		n; /* of the pair that begins here; RANK_NONE: no such merge, the last symbol, or one that was joined */
+	nodes = (struct node *)s->nodes;
 	s->heap_len = 0;
 	for (size_t i = 0; i < n; i++) {
-		prev[i] = (uint32_t)i - 1;
-		next[i] = (uint32_t)i + 1;
-		ranks[i] = i + 1 < n ? bpe_rank(b, ids[i], ids[i + 1]) : RANK_NONE;
-		if (ranks[i] != RANK_NONE) s->heap[s->heap_len++] = heap_entry(ranks[i], i);
+		nodes[i] = (struct node){(uint32_t)i - 1, (uint32_t)i + 1, PAIR_NONE};
+		if (i + 1 < n) nodes[i].pair = bpe_find(b, ids[i], ids[i + 1]);
+		if (nodes[i].pair != PAIR_NONE) s->heap[s->heap_len++] = heap_entry(nodes[i].pair, i);
 	}
 	for (size_t i = s->heap_len / 2; i-- > 0;) heap_sift_down(s->heap, s->heap_len, i);
 
 	while (s->heap_len > 0) {
 		uint64_t e = heap_pop(s);
-		uint32_t rank = (uint32_t)(e >> 32), at = (uint32_t)e, gone;
+		uint32_t at = (uint32_t)e, gone;
+		struct node *node = &nodes[at];
 
-		if (ranks[at] != rank) continue; /* the pair changed since; its new rank has its own entry */
-		gone = next[at];
-		ids[at] = b->merges[rank].result;
-		ranks[gone] = RANK_NONE;
-		next[at] = next[gone];
-		ranks[at] = RANK_NONE;
-		if (next[at] < n) {
-			prev[next[at]] = at;
-			ranks[at] = bpe_rank(b, ids[at], ids[next[at]]);
-			if (ranks[at] != RANK_NONE) heap_push(s, heap_entry(ranks[at], at));
+		/* The pair changed since; its new rank has its own entry. */
+		if (node->pair == PAIR_NONE || pair_rank(node->pair) != pair_rank(e)) continue;
+		gone = node->next;
+		ids[at] = b->merges[(uint32_t)node->pair].result;
+		node->pair = nodes[gone].pair = PAIR_NONE;
+		node->next = nodes[gone].next;
+		if (node->next < n) {
+			nodes[node->next].prev = at;
+			node_set(b, s, nodes, ids, at);
 		}
-		if (at > 0) {
-			uint32_t before = prev[at];
-
-			ranks[before] = bpe_rank(b, ids[before], ids[at]);
-			if (ranks[before] != RANK_NONE) heap_push(s, heap_entry(ranks[before], before));
-		}
+		if (at > 0) node_set(b, s, nodes, ids, node->prev);
 	}
-	for (size_t i = 0; i < n; i = next[i])
+	for (size_t i = 0; i < n; i = nodes[i].next)
 		ids[out++] = ids[i]; /* next is ahead of out: nothing is overwritten unread */
 	return out;
 }
 
 size_t bpe_merge(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s)
 {
-	uint32_t ranks[SHORT_MAX];
+	uint64_t pairs[SHORT_MAX];
 
-	return n <= SHORT_MAX ? bpe_merge_plain(b, ids, n, ranks) : bpe_merge_heap(b, ids, n, s);
+	return n <= SHORT_MAX ? bpe_merge_plain(b, ids, n, pairs) : bpe_merge_heap(b, ids, n, s);
 }

@@ -14,6 +14,11 @@ void detok_init(struct detok *d)
 	*d = (struct detok){0};
 }
 
+void detok_init_start(struct detok *d)
+{
+	*d = (struct detok){.at_start = true};
+}
+
 static void detok_put_ill_formed(struct strbuf *out)
 {
 	strbuf_append(out, UTF8_REPLACEMENT, 3);
@@ -51,6 +56,13 @@ void detok_push(struct detok *d, const struct tokenizer *t, uint32_t id, bool sk
 	const char *s = tokenizer_bytes(t, id, &len);
 
 	if (skip_special && tokenizer_is_special(t, id)) return;
+	if (d->at_start && len > 0) {
+		bool drop = tokenizer_strip_first(t) && s[0] == ' ';
+
+		d->at_start = false;
+		s += drop;
+		len -= drop;
+	}
 	at = detok_complete(d, s, len, out);
 	while (at < len) {
 		size_t whole = utf8_valid_len(s + at, len - at);

@@ -4,27 +4,23 @@
  * between them; each next one cuts the pieces of the one before, seeing nothing of the neighbours. This is what the
  * "Split, isolated" sequences of tokenizer.json mean.
  *
- * PCRE2 does the matching, compiled to machine code where the system allows it. Unicode's white space is spelled out,
- * since PCRE2's \s counts U+180E too. Long texts are handed over in parts of about PART_LEN, cut between a letter and a
- * space, where no word of any row goes across and no lookahead sees a difference. Should a match ever fail for lack of
- * memory, the rest of its part becomes one word: other ids, the same text. */
+ * Long texts are handed to a row's expressions in parts of about PART_LEN, cut between a letter and a space, where no word
+ * of any row goes across and no lookahead sees a difference. Should a match ever fail for lack of memory, or an expression
+ * of a file take too many steps, the rest of the text becomes one word: other ids, the same text. */
 #include "frontend/pretok.h"
 
 #include "common/mem.h"
 #include "common/quote.h"
+#include "frontend/onigre.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
 #include <stdio.h>
 #include <string.h>
 
-#define PART_LEN   ((size_t)64 << 10)
-#define STAGES_MAX 5
+#define PART_LEN ((size_t)64 << 10)
 
 /* ---- the table ---- */
 
-/* The inside of a class: Unicode's White_Space. */
-#define WS               "\\p{Z}\\x{9}-\\x{d}\\x{85}"
+#define WS               ONIGRE_SPACE
 #define WS_RUNS          "[" WS "]+(?![^" WS "])|[" WS "]+" /* all but the last of a run before a word, which takes that one */
 #define CASELESS_ENDINGS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 
@@ -55,7 +51,7 @@
 struct pretok_row {
 	const char *names; /* separated by spaces */
 	bool add_bos, whole_words, nfc;
-	const char *stages[STAGES_MAX];
+	const char *stages[PRETOK_STAGES_MAX];
 };
 
 /* Names and expressions as model files use them (GGUF's tokenizer.ggml.pre); "default" is for files that do not say. */
@@ -107,49 +103,76 @@ const char *pretok_names(char *buf, size_t cap)
 /* ---- life ---- */
 
 struct pretok {
-	const struct pretok_row *row;
-	pcre2_code *stages[STAGES_MAX];
+	const struct pretok_row *row; /* NULL: a file's own stages */
+	struct {
+		struct onigre *re;
+		enum pretok_behavior behavior;
+		bool invert;
+	} stages[PRETOK_STAGES_MAX];
 	size_t n_stages;
-	bool jit; /* all stages are machine code */
-	pcre2_match_context *match_ctx;
 };
 
-static pcre2_code *pretok_compile(const char *expr, bool *jit)
+static void pretok_add(struct pretok *p, const char *expr)
 {
-	int code;
-	PCRE2_SIZE at;
-	pcre2_code *re = pcre2_compile((PCRE2_SPTR)expr, PCRE2_ZERO_TERMINATED,
-				       PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
+	struct errbuf err;
 
-	CHECK(re); /* the expressions are ours */
-	if (pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) != 0)
-		*jit = false; /* a system that forbids it: slower, same words */
-	return re;
+	CHECK(onigre_new(&p->stages[p->n_stages++].re, expr, strlen(expr), &err) == ST_OK); /* the expressions are ours */
+}
+
+static struct pretok *pretok_from_row(const struct pretok_row *row)
+{
+	struct pretok *p = mem_new(struct pretok);
+
+	p->row = row;
+	while (p->n_stages < ARRAY_LEN(row->stages) && row->stages[p->n_stages]) pretok_add(p, row->stages[p->n_stages]);
+	return p;
 }
 
 int pretok_new(struct pretok **out, const char *pre, const char *file, struct errbuf *err)
 {
-	const struct pretok_row *row = NULL;
-	struct pretok *p;
 	char names[400];
 
 	*out = NULL;
-	for (size_t i = 0; i < ARRAY_LEN(rows) && !row; i++)
-		if (is_one_of(rows[i].names, pre)) row = &rows[i];
-	if (!row)
-		return err_set(err, ST_UNSUPPORTED,
-			       "%s: tokenizer.ggml.pre: pre-tokenizer \"%s\" is not supported; known are %s", file,
-			       quote_short(pre, strlen(pre)).text, pretok_names(names, sizeof(names)));
+	for (size_t i = 0; i < ARRAY_LEN(rows) && !*out; i++)
+		if (is_one_of(rows[i].names, pre)) *out = pretok_from_row(&rows[i]);
+	if (*out) return ST_OK;
+	return err_set(err, ST_UNSUPPORTED, "%s: tokenizer.ggml.pre: pre-tokenizer \"%s\" is not supported; known are %s", file,
+		       quote_short(pre, strlen(pre)).text, pretok_names(names, sizeof(names)));
+}
+
+static bool row_has_stages(const struct pretok_row *row, const struct pretok_stage *stages, size_t n)
+{
+	if (n < ARRAY_LEN(row->stages) && row->stages[n]) return false;
+	for (size_t i = 0; i < n; i++)
+		if (i >= ARRAY_LEN(row->stages) || !row->stages[i] || strcmp(row->stages[i], stages[i].expr) != 0 ||
+		    stages[i].behavior != PRETOK_ISOLATED || stages[i].invert)
+			return false;
+	return n > 0;
+}
+
+int pretok_from_stages(struct pretok **out, const struct pretok_stage *stages, size_t n, struct errbuf *err)
+{
+	struct pretok *p;
+	int rc = ST_OK;
+
+	*out = NULL;
+	if (n > PRETOK_STAGES_MAX)
+		return err_set(err, ST_LIMIT, "%zu expressions one after the other; expected at most %d", n, PRETOK_STAGES_MAX);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (row_has_stages(&rows[i], stages, n)) {
+			*out = pretok_from_row(&rows[i]);
+			return ST_OK;
+		}
 	p = mem_new(struct pretok);
-	p->row = row;
-	p->jit = true;
-	p->match_ctx = pcre2_match_context_create(NULL);
-	CHECK(p->match_ctx);
-	/* Time is bounded by the expressions themselves: none nests repeats, each step back is over one class. */
-	pcre2_set_match_limit(p->match_ctx, UINT32_MAX);
-	while (p->n_stages < STAGES_MAX && row->stages[p->n_stages]) {
-		p->stages[p->n_stages] = pretok_compile(row->stages[p->n_stages], &p->jit);
-		p->n_stages++;
+	for (size_t i = 0; i < n && rc == ST_OK; i++) {
+		p->stages[i].behavior = stages[i].behavior;
+		p->stages[i].invert = stages[i].invert;
+		rc = onigre_new(&p->stages[i].re, stages[i].expr, strlen(stages[i].expr), err);
+		p->n_stages += rc == ST_OK;
+	}
+	if (rc != ST_OK) {
+		pretok_free(p);
+		return rc;
 	}
 	*out = p;
 	return ST_OK;
@@ -158,64 +181,130 @@ int pretok_new(struct pretok **out, const char *pre, const char *file, struct er
 void pretok_free(struct pretok *p)
 {
 	if (!p) return;
-	for (size_t i = 0; i < p->n_stages; i++) pcre2_code_free(p->stages[i]);
-	pcre2_match_context_free(p->match_ctx);
+	for (size_t i = 0; i < p->n_stages; i++) onigre_free(p->stages[i].re);
 	free(p);
+}
+
+const char *pretok_gpt2(void)
+{
+	return GPT2;
 }
 
 bool pretok_add_bos(const struct pretok *p)
 {
-	return p->row->add_bos;
+	return p->row && p->row->add_bos;
 }
 
 bool pretok_whole_words(const struct pretok *p)
 {
-	return p->row->whole_words;
+	return p->row && p->row->whole_words;
 }
 
 bool pretok_nfc(const struct pretok *p)
 {
-	return p->row->nfc;
+	return p->row && p->row->nfc;
 }
 
 /* ---- splitting ---- */
 
 struct split {
 	const struct pretok *p;
-	pcre2_match_data *match;
+	struct onigre_match *match;
+	bool gave_up; /* no expression is tried any more */
 	pretok_fn *fn;
 	void *ctx;
 };
 
-/* The first match at or after `at`; false when there is none. */
-static bool split_find(const struct split *s, size_t stage, const char *text, size_t len, size_t at, size_t *from,
-		       size_t *to)
-{
-	const pcre2_code *re = s->p->stages[stage];
-	PCRE2_SIZE *ends = pcre2_get_ovector_pointer(s->match);
-	int rc;
+static bool split_stage(struct split *s, size_t stage, const char *text, size_t len);
 
-	if (s->p->jit)
-		rc = pcre2_jit_match(re, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK, s->match, s->p->match_ctx);
-	else
-		rc = pcre2_match(re, (PCRE2_SPTR)text, len, at, PCRE2_NO_UTF_CHECK, s->match, s->p->match_ctx);
-	if (rc < 0 || ends[1] <= ends[0]) return false;
-	*from = ends[0];
-	*to = ends[1];
-	return true;
+static bool split_next(struct split *s, size_t stage, const char *text, size_t len)
+{
+	return len == 0 || split_stage(s, stage + 1, text, len);
 }
 
-static bool split_stage(const struct split *s, size_t stage, const char *text, size_t len)
+/* The first match at or after `at` that is not empty; false when there is none. */
+static bool split_find(struct split *s, size_t stage, const char *text, size_t len, size_t at, size_t *from, size_t *to)
+{
+	const struct onigre *re = s->p->stages[stage].re;
+
+	while (at < len && !s->gave_up) {
+		enum onigre_result found = onigre_find(re, s->match, text, len, at, from, to);
+
+		if (found == ONIGRE_GAVE_UP) s->gave_up = true;
+		if (found != ONIGRE_FOUND) return false;
+		if (*to > *from) return true;
+		/* An empty match is no word and cuts nothing: look on behind the character. */
+		at = *to + 1;
+		while (at < len && ((unsigned char)text[at] & 0xc0) == 0x80) at++;
+	}
+	return false;
+}
+
+/* Matches and what lies between them, each on its own. */
+static bool split_isolated(struct split *s, size_t stage, const char *text, size_t len)
 {
 	size_t at = 0, from, to;
 
-	if (stage == s->p->n_stages) return s->fn(s->ctx, text, len);
-	while (at < len && split_find(s, stage, text, len, at, &from, &to)) {
-		if (from > at && !split_stage(s, stage + 1, text + at, from - at)) return false;
-		if (!split_stage(s, stage + 1, text + from, to - from)) return false;
+	while (split_find(s, stage, text, len, at, &from, &to)) {
+		if (!split_next(s, stage, text + at, from - at)) return false;
+		if (!split_next(s, stage, text + from, to - from)) return false;
 		at = to;
 	}
-	return at == len || split_stage(s, stage + 1, text + at, len - at);
+	return split_next(s, stage, text + at, len - at);
+}
+
+/* The other behaviors: goes over the pieces in order, with the piece that waits for what comes after it. */
+struct split_joined {
+	struct split *s;
+	size_t stage;
+	const char *text;
+	size_t start, end; /* the waiting piece; empty: none */
+	bool match;        /* it is (or ends with) a match */
+};
+
+static bool joined_piece(struct split_joined *j, size_t from, size_t to, bool match)
+{
+	bool joins;
+
+	if (from == to) return true;
+	switch (j->s->p->stages[j->stage].behavior) {
+	case PRETOK_REMOVED:
+		return match || split_next(j->s, j->stage, j->text + from, to - from);
+	case PRETOK_WITH_BEFORE:
+		joins = match && !j->match;
+		break;
+	case PRETOK_WITH_AFTER:
+		joins = !match && j->match;
+		break;
+	default:
+		joins = match == j->match;
+	}
+	joins = joins && j->end > j->start;
+	if (!joins && !split_next(j->s, j->stage, j->text + j->start, j->end - j->start)) return false;
+	if (!joins) j->start = from;
+	j->end = to;
+	j->match = match;
+	return true;
+}
+
+static bool split_joined(struct split *s, size_t stage, const char *text, size_t len)
+{
+	struct split_joined j = {.s = s, .stage = stage, .text = text};
+	bool invert = s->p->stages[stage].invert;
+	size_t at = 0, from, to;
+
+	while (split_find(s, stage, text, len, at, &from, &to)) {
+		if (!joined_piece(&j, at, from, invert) || !joined_piece(&j, from, to, !invert)) return false;
+		at = to;
+	}
+	return joined_piece(&j, at, len, invert) && split_next(s, stage, text + j.start, j.end - j.start);
+}
+
+static bool split_stage(struct split *s, size_t stage, const char *text, size_t len)
+{
+	if (stage == s->p->n_stages) return s->fn(s->ctx, text, len);
+	return s->p->stages[stage].behavior == PRETOK_ISOLATED ? split_isolated(s, stage, text, len)
+							       : split_joined(s, stage, text, len);
 }
 
 static bool is_ascii_letter(char c)
@@ -233,15 +322,14 @@ static size_t split_part(const char *text, size_t len)
 
 void pretok_split(const struct pretok *p, const char *text, size_t len, pretok_fn *fn, void *ctx)
 {
-	struct split s = {.p = p, .match = pcre2_match_data_create(1, NULL), .fn = fn, .ctx = ctx};
+	struct split s = {.p = p, .match = onigre_match_new(), .fn = fn, .ctx = ctx};
 
-	CHECK(s.match);
 	while (len > 0) {
-		size_t part = split_part(text, len);
+		size_t part = p->row ? split_part(text, len) : len;
 
 		if (!split_stage(&s, 0, text, part)) break;
 		text += part;
 		len -= part;
 	}
-	pcre2_match_data_free(s.match);
+	onigre_match_free(s.match);
 }

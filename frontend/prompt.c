@@ -64,7 +64,7 @@ static void prompt_say(struct prompt *p, const struct prompt_opts *o)
 	struct detok d;
 	size_t i;
 
-	detok_init(&d);
+	detok_init_start(&d);
 	for (i = 0; i < p->ids.len; i++) detok_push(&d, o->api->tokenizer, p->ids.ids[i], false, &p->text);
 	detok_finish(&d, &p->text);
 }

@@ -1,7 +1,8 @@
-/* tokenizer.h - text to token ids and back, from a model file's own vocabulary.
+/* tokenizer.h - text to token ids and back, from a model file's own vocabulary or a tokenizer.json.
  *
- * Kinds: byte-level BPE ("gpt2" in GGUF) with the pre-tokenizer expressions named by tokenizer.ggml.pre. An unknown
- * kind or expression is refused by name. A tokenizer is immutable after it was made: any number of readers.
+ * Kinds: byte-level BPE ("gpt2" in GGUF) with the pre-tokenizer expressions named by tokenizer.ggml.pre, and SentencePiece
+ * BPE ("llama"). An unknown kind or expression is refused by name. A tokenizer is immutable after it was made: any number of
+ * readers.
  *
  * Control tokens ("special") are recognised only where the caller allows it, so that a user's text can never open or
  * close a turn. Tokens that are added but not special (user-defined) are recognised everywhere. */
@@ -41,6 +42,10 @@ struct token_part {
 
 /* err names the file, the key and what was found. The gguf may be closed afterwards. */
 int tokenizer_from_gguf(struct tokenizer **out, const struct gguf *g, struct errbuf *err) MUST_CHECK;
+/* From a tokenizer.json (Hugging Face tokenizers), or from a folder with one, where also tokenizer_config.json,
+ * generation_config.json and chat_template.jinja are read if they are there. err names the file, the field and what was
+ * expected. */
+int tokenizer_from_json(struct tokenizer **out, const char *path, struct errbuf *err) MUST_CHECK;
 /* The same from lists (frontend/vocab.h), for vocabularies that come from elsewhere. */
 int tokenizer_from_lists(struct tokenizer **out, const struct vocab_lists *l, struct errbuf *err) MUST_CHECK;
 void tokenizer_free(struct tokenizer *t);
@@ -59,9 +64,16 @@ bool tokenizer_add_bos(const struct tokenizer *t); /* BOS in front of a plain-te
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 /* Ids that end a generation (eos, eot, eom ... of the metadata and the usual names); n of them, at most 16. */
 const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n);
+/* The chat template that came with a tokenizer.json; NULL when there was none. */
+const char *tokenizer_chat_template(const struct tokenizer *t);
+/* Whether the vocabulary goes with an embedding of n_rows rows (of `model`, for messages): every token has a row, and no
+ * more rows are spare than padding explains. Added tokens behind the last row are dropped, as no model has seen them. */
+int tokenizer_fit(struct tokenizer *t, uint64_t n_rows, const char *model, struct errbuf *err) MUST_CHECK;
 /* TOKEN_NONE when no token has exactly these bytes as its text. */
 uint32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);
 
+/* A decoded text does not show the space that it begins with. */
+bool tokenizer_strip_first(const struct tokenizer *t);
 /* Bytes that a token stands for (not necessarily whole characters); for a special token its name. View, not terminated.
  * Empty for an id outside the vocabulary. */
 const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *len);
@@ -71,9 +83,13 @@ const char *tokenizer_bytes(const struct tokenizer *t, uint32_t id, size_t *len)
 struct detok {
 	char pending[4];
 	uint8_t n_pending;
+	bool at_start;
 };
 
+/* In the middle of a text: what a model says after its prompt. */
 void detok_init(struct detok *d);
+/* At the beginning of a text: the space that SentencePiece puts in front of it is left out. */
+void detok_init_start(struct detok *d);
 /* Appends to out the text that became whole with this id. skip_special leaves control tokens out. */
 void detok_push(struct detok *d, const struct tokenizer *t, uint32_t id, bool skip_special, struct strbuf *out);
 /* At the very end: a held-back incomplete character becomes one U+FFFD. */

@@ -18,7 +18,9 @@
 /* The working lists of a load; what they point to is the file's map. */
 struct gguf_lists {
 	struct vocab_lists l;
-	struct gguf_str *tokens, *merges;
+	struct gguf_str *tokens;
+	struct vocab_merge *merges;
+	float *scores;
 	int32_t *types;
 	char *pre;
 };
@@ -27,6 +29,7 @@ static void gguf_lists_release(struct gguf_lists *f)
 {
 	free(f->tokens);
 	free(f->merges);
+	free(f->scores);
 	free(f->types);
 	free(f->pre);
 }
@@ -63,6 +66,60 @@ static int read_types(const struct gguf *g, struct gguf_lists *f, struct errbuf 
 	return ST_OK;
 }
 
+static int read_merges(const struct gguf *g, struct gguf_lists *f, struct errbuf *err)
+{
+	struct gguf_str *texts = NULL;
+	size_t n;
+	int rc = read_strings(g, KEY("merges"), &texts, &n, err);
+
+	if (rc == ST_OK) {
+		f->merges = mem_array(struct vocab_merge, n + 1);
+		f->l.merges = f->merges;
+	}
+	for (; rc == ST_OK && f->l.n_merges < n; f->l.n_merges++) {
+		struct gguf_str text = texts[f->l.n_merges];
+
+		if (!vocab_split_merge(text, &f->merges[f->l.n_merges]))
+			rc = err_set(err, ST_INVALID, "%s: %s: merge %zu is \"%s\"; expected two tokens with a space between",
+				     f->l.file, KEY("merges"), f->l.n_merges, quote_short(text.s, text.len).text);
+	}
+	free(texts);
+	return rc;
+}
+
+static int read_scores(const struct gguf *g, struct gguf_lists *f, struct errbuf *err)
+{
+	const struct gguf_kv *kv;
+	int rc = gguf_get_array(g, KEY("scores"), GGUF_F32, &kv, err);
+
+	if (rc != ST_OK) return rc;
+	if (kv->n != f->l.n_tokens)
+		return err_set(err, ST_INVALID, "%s: %s has length %" PRIu64 "; expected one for each of the %zu tokens",
+			       f->l.file, KEY("scores"), kv->n, f->l.n_tokens);
+	f->scores = mem_array(float, kv->n + 1);
+	f->l.scores = f->scores;
+	for (uint64_t i = 0; i < kv->n; i++) {
+		f->scores[i] = (float)gguf_array_f64(kv, i);
+		if (f->scores[i] != f->scores[i])
+			return err_set(err, ST_INVALID, "%s: %s: the score of token %" PRIu64 " is no number", f->l.file,
+				       KEY("scores"), i);
+	}
+	return ST_OK;
+}
+
+/* SentencePiece ("llama"): what llama.cpp does where a key is missing. */
+static int read_spaces(const struct gguf *g, struct gguf_lists *f, struct errbuf *err)
+{
+	bool prefix = true, squeeze = false;
+	int rc = gguf_get_bool_or(g, KEY("add_space_prefix"), true, &prefix, err);
+
+	if (rc == ST_OK) rc = gguf_get_bool_or(g, KEY("remove_extra_whitespaces"), false, &squeeze, err);
+	f->l.prefix = prefix ? VOCAB_PREFIX_ALWAYS : VOCAB_PREFIX_NONE;
+	f->l.strip_first = prefix;
+	f->l.squeeze = squeeze;
+	return rc;
+}
+
 static int read_id(const struct gguf *g, const char *key, size_t n_tokens, uint32_t *out, struct errbuf *err)
 {
 	uint64_t id;
@@ -82,7 +139,7 @@ static int read_ids(const struct gguf *g, struct gguf_lists *f, struct errbuf *e
 		{KEY("eos_token_id"), &f->l.eos},
 		{KEY("eot_token_id"), &f->l.eot},
 		{KEY("eom_token_id"), &f->l.eom},
-		{KEY("unknown_token_id"), NULL},
+		{KEY("unknown_token_id"), f->l.family == VOCAB_CHARS ? &f->l.unk : NULL},
 		{KEY("padding_token_id"), NULL},
 		{KEY("seperator_token_id"), NULL} /* GGUF's own spelling */,
 		{KEY("mask_token_id"), NULL},
@@ -94,7 +151,7 @@ static int read_ids(const struct gguf *g, struct gguf_lists *f, struct errbuf *e
 	for (size_t i = 0; i < ARRAY_LEN(ids) && rc == ST_OK; i++)
 		rc = read_id(g, ids[i].key, f->l.n_tokens, ids[i].out ? ids[i].out : &unused, err);
 	if (rc == ST_OK) rc = gguf_get_bool_or(g, KEY("add_bos_token"), false, &add_bos, err);
-	if (rc == ST_OK) f->l.add_bos = gguf_find(g, KEY("add_bos_token")) ? add_bos : -1;
+	if (rc == ST_OK) f->l.add_bos = gguf_find(g, KEY("add_bos_token")) ? add_bos : f->l.family == VOCAB_CHARS ? 1 : -1;
 	return rc;
 }
 
@@ -123,10 +180,12 @@ static int read_lists(const struct gguf *g, struct gguf_lists *f, struct errbuf 
 	int rc = gguf_get_str(g, KEY("model"), &kind, err);
 
 	if (rc != ST_OK) return rc;
-	if (!gguf_str_is(kind, "gpt2"))
+	if (!gguf_str_is(kind, "gpt2") && !gguf_str_is(kind, "llama"))
 		return err_set(err, ST_UNSUPPORTED,
-			       "%s: %s: tokenizer kind \"%s\" is not supported; expected \"gpt2\" (byte-level BPE)",
+			       "%s: %s: tokenizer kind \"%s\" is not supported; expected \"gpt2\" (byte-level BPE) or \"llama\" "
+			       "(SentencePiece)",
 			       f->l.file, KEY("model"), quote_short(kind.s, kind.len).text);
+	f->l.family = gguf_str_is(kind, "gpt2") ? VOCAB_BYTES : VOCAB_CHARS;
 	rc = read_strings(g, KEY("tokens"), &f->tokens, &f->l.n_tokens, err);
 	if (rc != ST_OK) return rc;
 	f->l.tokens = f->tokens;
@@ -138,10 +197,9 @@ static int read_lists(const struct gguf *g, struct gguf_lists *f, struct errbuf 
 			       " rows; expected at least one row a token",
 			       f->l.file, KEY("tokens"), f->l.n_tokens, embed->dims[1]);
 	rc = read_types(g, f, err);
-	if (rc == ST_OK) rc = read_strings(g, KEY("merges"), &f->merges, &f->l.n_merges, err);
-	f->l.merges = f->merges;
+	if (rc == ST_OK) rc = f->l.family == VOCAB_BYTES ? read_merges(g, f, err) : read_scores(g, f, err);
 	if (rc == ST_OK) rc = read_ids(g, f, err);
-	if (rc == ST_OK) rc = read_pre(g, f, err);
+	if (rc == ST_OK) rc = f->l.family == VOCAB_BYTES ? read_pre(g, f, err) : read_spaces(g, f, err);
 	return rc;
 }
 
@@ -152,6 +210,8 @@ int tokenizer_from_gguf(struct tokenizer **out, const struct gguf *g, struct err
 
 	*out = NULL;
 	f.l.file = gguf_shown_path(g);
+	f.l.unk = TOKEN_NONE;
+	f.l.unk_fused = true;
 	rc = read_lists(g, &f, err);
 	if (rc == ST_OK) rc = tokenizer_from_lists(out, &f.l, err);
 	gguf_lists_release(&f);

@@ -1,8 +1,7 @@
 /* vocab.c - see vocab.h.
  *
  * Tokens are kept as the bytes they stand for, in one block with offsets (a 49k vocabulary takes about 1 MiB). The
- * spelling in which files write them (one printable character a byte, GPT-2's table) is needed only while loading.
- * Refused: no tokens, too many, a token twice, types of another length or with unknown numbers. */
+ * spellings in which files write them are needed only while loading. Refused: no tokens, too many, a token twice, types of another length or with unknown numbers. */
 #include "frontend/vocab.h"
 
 #include "common/mem.h"
@@ -67,6 +66,20 @@ static size_t spelling_decode(const struct spelling *t, struct gguf_str text, ch
 	return n;
 }
 
+/* SentencePiece's spelling: U+2581 is a space. */
+static size_t chars_decode(struct gguf_str text, char *out)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < text.len;) {
+		bool space = text.len - i >= 3 && memcmp(text.s + i, VOCAB_SPACE, 3) == 0;
+
+		out[n++] = space ? ' ' : text.s[i];
+		i += space ? 3 : 1;
+	}
+	return n;
+}
+
 /* ---- tables ---- */
 
 static void table_init(struct vocab_table *t, size_t n)
@@ -91,7 +104,23 @@ static size_t table_start(const struct vocab_table *t, const char *s, size_t len
 
 /* ---- loading ---- */
 
-static const char *const key_tokens = "tokenizer.ggml.tokens", *const key_types = "tokenizer.ggml.token_type";
+static const char *const key_types = "tokenizer.ggml.token_type";
+
+static const char *key_tokens(const struct vocab_lists *l)
+{
+	return l->key_tokens ? l->key_tokens : "tokenizer.ggml.tokens";
+}
+
+bool vocab_split_merge(struct gguf_str text, struct vocab_merge *out)
+{
+	/* A token may begin with a space. */
+	const char *sep = text.len > 1 ? memchr(text.s + 1, ' ', text.len - 1) : NULL;
+
+	if (!sep || sep + 1 == text.s + text.len) return false;
+	out->left = (struct gguf_str){text.s, (size_t)(sep - text.s)};
+	out->right = (struct gguf_str){sep + 1, text.len - out->left.len - 1};
+	return true;
+}
 
 /* Names whose tokens steer a conversation. Some files call them normal or user-defined, which would let a user's text
  * make them; they are special whatever the file says. */
@@ -109,13 +138,15 @@ static bool is_control_name(struct gguf_str text)
 	return false;
 }
 
+#define TYPE_BYTE 6
+
 /* By GGUF's token type; -1 for a number it does not have. */
 static int kind_of_type(int32_t type)
 {
 	switch (type) {
 	case 0: /* undefined */
 	case 1: /* normal */
-	case 6: /* byte */
+	case TYPE_BYTE:
 		return VOCAB_PLAIN;
 	case 2: /* unknown */
 	case 3: /* control */
@@ -137,6 +168,7 @@ static int vocab_index_init(struct vocab_index *index, const struct vocab_lists 
 		struct gguf_str text = l->tokens[i];
 		size_t at = table_start(&index->table, text.s, text.len);
 
+		if (text.len == 0) continue;
 		for (uint32_t slot; (slot = index->table.slots[at]) != 0; at = (at + 1) & index->table.mask) {
 			struct gguf_str other = l->tokens[slot - 1];
 
@@ -144,7 +176,7 @@ static int vocab_index_init(struct vocab_index *index, const struct vocab_lists 
 				return err_set(
 					err, ST_INVALID,
 					"%s: %s: duplicate token \"%s\" (ids %u and %zu); expected each token once",
-					l->file, key_tokens, quote_short(text.s, text.len).text, slot - 1, i);
+					l->file, key_tokens(l), quote_short(text.s, text.len).text, slot - 1, i);
 		}
 		index->table.slots[at] = (uint32_t)i + 1;
 	}
@@ -172,18 +204,53 @@ static int vocab_check_lists(const struct vocab_lists *l, size_t *bytes, struct 
 {
 	*bytes = 0;
 	if (l->n_tokens == 0 || l->n_tokens > VOCAB_TOKENS_MAX)
-		return err_set(err, ST_INVALID, "%s: %s has %zu tokens; expected 1 to %zu", l->file, key_tokens,
+		return err_set(err, ST_INVALID, "%s: %s has %zu tokens; expected 1 to %zu", l->file, key_tokens(l),
 			       l->n_tokens, VOCAB_TOKENS_MAX);
 	for (size_t i = 0; i < l->n_tokens; i++) {
 		*bytes += l->tokens[i].len;
 		if (*bytes > VOCAB_BYTES_MAX)
 			return err_set(err, ST_LIMIT, "%s: %s: the tokens take more than %zu bytes", l->file,
-				       key_tokens, VOCAB_BYTES_MAX);
+				       key_tokens(l), VOCAB_BYTES_MAX);
 		if (l->types && kind_of_type(l->types[i]) < 0)
 			return err_set(err, ST_INVALID, "%s: %s: token %zu has type %d; expected 0 to 6", l->file,
 				       key_types, i, l->types[i]);
 	}
 	return ST_OK;
+}
+
+/* Whether token i stands for one byte that no character's token covers; which one goes to *byte. */
+static bool vocab_is_byte(const struct vocab_lists *l, size_t i, unsigned char *byte)
+{
+	struct gguf_str t = l->tokens[i];
+	unsigned value = 0;
+
+	if (l->family != VOCAB_CHARS || (l->types && l->types[i] != TYPE_BYTE) || t.len != 6) return false;
+	if (memcmp(t.s, "<0x", 3) != 0 || t.s[5] != '>') return false;
+	for (int k = 3; k < 5; k++) {
+		const char *digits = "0123456789abcdef0123456789ABCDEF", *at = t.s[k] ? strchr(digits, t.s[k]) : NULL;
+
+		if (!at) return false;
+		value = value << 4 | (unsigned)((at - digits) & 15);
+	}
+	*byte = (unsigned char)value;
+	return true;
+}
+
+/* Writes the bytes that token i stands for; returns their number. */
+static size_t vocab_token_bytes(const struct vocab_lists *l, const struct spelling *spelling, size_t i, int kind, char *out)
+{
+	struct gguf_str text = l->tokens[i];
+	unsigned char byte;
+
+	if (vocab_is_byte(l, i, &byte)) {
+		*out = (char)byte;
+		return 1;
+	}
+	if (kind == VOCAB_SPECIAL || (kind == VOCAB_ADDED && l->family == VOCAB_BYTES)) {
+		if (text.len) memcpy(out, text.s, text.len);
+		return text.len;
+	}
+	return l->family == VOCAB_BYTES ? spelling_decode(spelling, text, out) : chars_decode(text, out);
 }
 
 static void vocab_fill_bytes(struct vocab *v, const struct vocab_lists *l, const struct spelling *spelling)
@@ -195,15 +262,10 @@ static void vocab_fill_bytes(struct vocab *v, const struct vocab_lists *l, const
 		int kind = l->types ? kind_of_type(l->types[i]) : VOCAB_PLAIN;
 
 		if (is_control_name(text)) kind = VOCAB_SPECIAL;
+		if (text.len == 0) kind = VOCAB_UNUSED;
 		v->kinds[i] = (uint8_t)kind;
 		v->offs[i] = (uint32_t)end;
-		if (kind == VOCAB_SPECIAL || kind == VOCAB_ADDED) {
-			if (text.len) memcpy(v->bytes + end, text.s, text.len);
-			end += text.len;
-			if (text.len) v->n_added++;
-		} else {
-			end += spelling_decode(spelling, text, v->bytes + end);
-		}
+		end += vocab_token_bytes(l, spelling, i, kind, v->bytes + end);
 	}
 	v->offs[v->n] = (uint32_t)end;
 	v->token_len_max = 1;
@@ -211,58 +273,37 @@ static void vocab_fill_bytes(struct vocab *v, const struct vocab_lists *l, const
 	v->bytes = mem_realloc(v->bytes, end + 1, 1);
 }
 
+static void vocab_put_plain(struct vocab *v, uint32_t id)
+{
+	size_t len, other_len, at;
+	const char *s = vocab_bytes(v, id, &len), *other;
+
+	for (at = table_start(&v->plain, s, len); v->plain.slots[at] != 0; at = (at + 1) & v->plain.mask) {
+		other = vocab_bytes(v, v->plain.slots[at] - 1, &other_len);
+		if (other_len == len && memcmp(other, s, len) == 0) return; /* two spellings: the first is found */
+	}
+	v->plain.slots[at] = id + 1;
+}
+
 static void vocab_fill_plain(struct vocab *v, const struct vocab_index *index, const struct spelling *spelling)
 {
+	const struct vocab_lists *l = index->lists;
+	unsigned char byte;
 	char text[4];
 
 	table_init(&v->plain, v->n);
+	for (unsigned b = 0; b < 256; b++) v->byte_ids[b] = TOKEN_NONE;
 	for (uint32_t i = 0; i < v->n; i++) {
-		size_t len, other_len, at;
-		const char *s = vocab_bytes(v, i, &len), *other;
-		uint32_t slot;
-
 		if (v->kinds[i] != VOCAB_PLAIN) continue;
-		for (at = table_start(&v->plain, s, len); (slot = v->plain.slots[at]) != 0;
-		     at = (at + 1) & v->plain.mask) {
-			other = vocab_bytes(v, slot - 1, &other_len);
-			if (other_len == len && memcmp(other, s, len) == 0)
-				break; /* two spellings: the first is found */
-		}
-		if (slot == 0) v->plain.slots[at] = i + 1;
+		if (!vocab_is_byte(l, i, &byte)) vocab_put_plain(v, i);
+		else if (v->byte_ids[byte] == TOKEN_NONE) v->byte_ids[byte] = i;
 	}
+	if (l->family != VOCAB_BYTES) return;
 	for (unsigned b = 0; b < 256; b++) {
 		uint32_t id = vocab_index_find(index, text, (size_t)utf8_encode(spelling->chars[b], text));
 
 		v->byte_ids[b] = id != TOKEN_NONE && v->kinds[id] == VOCAB_PLAIN ? id : TOKEN_NONE;
 	}
-}
-
-static int added_compare(const void *a, const void *b, void *ctx)
-{
-	const struct vocab *v = ctx;
-	size_t a_len, b_len;
-	const char *a_bytes = vocab_bytes(v, *(const uint32_t *)a, &a_len);
-	const char *b_bytes = vocab_bytes(v, *(const uint32_t *)b, &b_len);
-	int c = memcmp(a_bytes, b_bytes, min_size(a_len, b_len));
-
-	return c ? c : (a_len > b_len) - (a_len < b_len);
-}
-
-static void vocab_fill_added(struct vocab *v)
-{
-	size_t n = 0;
-
-	v->added = mem_array(uint32_t, v->n_added + 1);
-	for (uint32_t i = 0; i < v->n; i++) {
-		size_t len;
-		const char *s = vocab_bytes(v, i, &len);
-
-		if ((v->kinds[i] != VOCAB_SPECIAL && v->kinds[i] != VOCAB_ADDED) || len == 0) continue;
-		v->added[n++] = i;
-		v->added_first[(unsigned char)s[0]] = true;
-	}
-	CHECK(n == v->n_added);
-	qsort_r(v->added, n, sizeof(*v->added), added_compare, v);
 }
 
 int vocab_init(struct vocab *v, struct vocab_index *index, const struct vocab_lists *l, struct errbuf *err)
@@ -285,7 +326,6 @@ int vocab_init(struct vocab *v, struct vocab_index *index, const struct vocab_li
 	v->kinds = mem_array(uint8_t, l->n_tokens);
 	vocab_fill_bytes(v, l, &spelling);
 	vocab_fill_plain(v, index, &spelling);
-	vocab_fill_added(v);
 	return ST_OK;
 }
 
@@ -294,7 +334,6 @@ void vocab_release(struct vocab *v)
 	free(v->bytes);
 	free(v->offs);
 	free(v->kinds);
-	free(v->added);
 	table_release(&v->plain);
 	*v = (struct vocab){0};
 }
@@ -312,58 +351,4 @@ uint32_t vocab_find_plain(const struct vocab *v, const char *s, size_t len)
 		if (other_len == len && memcmp(other, s, len) == 0) return slot - 1;
 	}
 	return TOKEN_NONE;
-}
-
-/* Byte `at` of the i-th added token as an ordered number; -1 past its end. */
-static int added_byte(const struct vocab *v, size_t i, size_t at)
-{
-	size_t len;
-	const char *s = vocab_bytes(v, v->added[i], &len);
-
-	return at < len ? (unsigned char)s[at] : -1;
-}
-
-/* First position in [lo, hi) whose byte `at` is at least `byte`; the range agrees on all bytes before. */
-static size_t added_bound(const struct vocab *v, size_t lo, size_t hi, size_t at, int byte)
-{
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (added_byte(v, mid, at) < byte)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-uint32_t vocab_match(const struct vocab *v, const char *s, size_t len, size_t special_len)
-{
-	size_t lo = 0, hi = v->n_added;
-	uint32_t best = TOKEN_NONE;
-
-	/* The tokens that share a prefix are neighbours: each further byte narrows the range. */
-	for (size_t at = 0; at < len && lo < hi; at++) {
-		int byte = (unsigned char)s[at];
-
-		if (at == 0 && !v->added_first[byte]) return TOKEN_NONE;
-		lo = added_bound(v, lo, hi, at, byte);
-		hi = added_bound(v, lo, hi, at, byte + 1);
-		/* One that ends here is the first of its range; several with the same bytes cannot be (each spelling
-		 * once). */
-		if (lo < hi && added_byte(v, lo, at + 1) < 0 &&
-		    (v->kinds[v->added[lo]] == VOCAB_ADDED || at + 1 <= special_len))
-			best = v->added[lo];
-	}
-	return best;
-}
-
-uint32_t vocab_find_added(const struct vocab *v, const char *s, size_t len)
-{
-	uint32_t id = vocab_match(v, s, len, len);
-	size_t id_len;
-
-	if (id == TOKEN_NONE) return TOKEN_NONE;
-	vocab_bytes(v, id, &id_len);
-	return id_len == len ? id : TOKEN_NONE;
 }

@@ -1,4 +1,4 @@
-/* vocab.h - the tokens of a byte-level BPE vocabulary: their bytes, their kinds, and the ways to find one.
+/* vocab.h - the tokens of a vocabulary: their bytes, their kinds, and the ways to find one.
  *
  * Inside the tokenizer only; other files use tokenizer.h. */
 #ifndef SLUICE_VOCAB_H
@@ -8,21 +8,71 @@
 #include "common/errbuf.h"
 #include "common/gguf.h"
 
-/* A tokenizer as lists, whatever file it came from; all of it is borrowed until tokenizer_from_lists() returns.
- * Tokens and merges are spelled as in GGUF and tokenizer.json: each byte as one printable character ("\xc4\xa0the" is "
- * the"). */
-struct vocab_lists {
-	const char *file; /* for messages */
-	const char *pre;  /* name of the pre-tokenizer expressions, "smollm" */
-	const struct gguf_str *tokens;
-	size_t n_tokens;
-	const int32_t *types;          /* GGUF's numbers, n_tokens of them; NULL: all are normal */
-	const struct gguf_str *merges; /* "left right", the most important first */
-	size_t n_merges;
-	uint32_t bos, eos; /* TOKEN_NONE: none */
-	uint32_t eot, eom; /* further ends of a generation */
-	int add_bos;       /* 1, 0, or -1: as the family of `pre` does */
+struct pretok;
+struct textnorm;
+
+#define VOCAB_SPACE "\xe2\x96\x81" /* U+2581, SentencePiece's spelling of a space */
+
+/* How tokens are spelled in files, and so what a text is made of before merging. */
+enum vocab_family {
+	VOCAB_BYTES, /* byte-level BPE: each byte is one printable character, "\xc4\xa0the" is " the" */
+	VOCAB_CHARS, /* SentencePiece: characters; U+2581 is a space, <0xNN> a byte that no character's token covers */
 };
+
+struct vocab_merge {
+	struct gguf_str left, right; /* spelled */
+};
+
+/* An added token as tokenizer.json describes it. */
+struct vocab_added {
+	uint32_t id;
+	struct gguf_str text; /* what stands for it in a text */
+	bool normalized;      /* looked for after the text was normalised (text is normalised too), else before */
+	bool lstrip, rstrip;  /* takes the white space on its left, its right, with it */
+	bool single_word;     /* only where no letter, digit or underscore is next to it */
+};
+
+/* What a text in front of the first word, or of each stretch between added tokens, begins with. */
+enum vocab_prefix {
+	VOCAB_PREFIX_NONE,
+	VOCAB_PREFIX_ALWAYS, /* a space, each stretch */
+	VOCAB_PREFIX_UNLESS, /* a space, each stretch that does not begin with one */
+	VOCAB_PREFIX_FIRST,  /* a space, if there is none, where the stretch begins the text */
+};
+
+/* A tokenizer as lists, whatever file it came from; all of it is borrowed until tokenizer_from_lists() returns, but for
+ * norm and words, which it takes in any case. */
+struct vocab_lists {
+	const char *file;       /* for messages */
+	const char *key_tokens; /* where the file has its tokens and merges, for messages; NULL: GGUF's keys */
+	const char *key_merges;
+	enum vocab_family family;
+	const struct gguf_str *tokens; /* one without text is none: its id is never made and stands for nothing */
+	size_t n_tokens;
+	const int32_t *types; /* GGUF's numbers, n_tokens of them; NULL: all are normal */
+	const struct vocab_merge *merges; /* the most important first */
+	size_t n_merges;
+	const float *scores;             /* VOCAB_CHARS without merges: the better joins first */
+	const struct vocab_added *added; /* NULL: special and user-defined tokens by their own texts */
+	size_t n_added;
+	const char *pre;       /* name of the pre-tokenizer expressions, "smollm"; NULL: words */
+	struct pretok *words;  /* NULL: the text is one word */
+	struct textnorm *norm; /* NULL: texts stay as they are */
+	enum vocab_prefix prefix;
+	bool whole_words;      /* a word that is a token is that token, whatever merges would give */
+	bool strip_first;      /* the space at the beginning of a decoded text is not shown */
+	bool squeeze;          /* VOCAB_CHARS: spaces at both ends are dropped, runs of them become one */
+	bool unk_fused;        /* neighbouring unknown characters are one unknown token */
+	uint32_t unk;          /* what a character becomes that has neither token nor bytes; TOKEN_NONE: nothing */
+	uint32_t bos, eos;     /* TOKEN_NONE: none */
+	uint32_t eot, eom;     /* further ends of a generation */
+	const uint32_t *stops; /* and more of them */
+	size_t n_stops;
+	int add_bos; /* 1, 0, or -1: as the family of `pre` does */
+};
+
+/* Merges may be written as "left right"; false when no space stands between two tokens. */
+bool vocab_split_merge(struct gguf_str text, struct vocab_merge *out);
 
 enum vocab_kind {
 	VOCAB_PLAIN,   /* made by merges */
@@ -43,11 +93,8 @@ struct vocab {
 	uint32_t *offs;           /* n + 1 positions in bytes */
 	uint8_t *kinds;           /* enum vocab_kind */
 	size_t token_len_max;     /* bytes of the longest token, at least 1 */
-	struct vocab_table plain; /* plain tokens by their bytes */
+	struct vocab_table plain; /* plain tokens by their bytes, but not VOCAB_CHARS' tokens of single bytes */
 	uint32_t byte_ids[256];   /* TOKEN_NONE: the vocabulary has no token for the byte */
-	uint32_t *added;          /* special and added tokens, sorted by their bytes */
-	size_t n_added;
-	bool added_first[256]; /* bytes that one of them begins with */
 };
 
 /* Token ids by their spelling; needed only while merges are read. */
@@ -71,12 +118,5 @@ static inline const char *vocab_bytes(const struct vocab *v, uint32_t id, size_t
 
 /* The plain token with exactly these bytes, or TOKEN_NONE. */
 uint32_t vocab_find_plain(const struct vocab *v, const char *s, size_t len);
-
-/* The special or added token with exactly these bytes, or TOKEN_NONE. */
-uint32_t vocab_find_added(const struct vocab *v, const char *s, size_t len);
-
-/* The longest token that s[0..len) begins with among the added ones and, of at most special_len bytes, the special
- * ones; TOKEN_NONE when there is none. */
-uint32_t vocab_match(const struct vocab *v, const char *s, size_t len, size_t special_len);
 
 #endif

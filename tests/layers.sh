@@ -44,7 +44,7 @@ door zmq.h common/zsock.c
 door msgpack.h proto/messages.c
 door llhttp.h 'frontend/conn.*'
 door curl/curl.h 'sluice/client_impl.h'
-door pcre2.h 'frontend/pretok.c'
+door pcre2.h 'frontend/onigre.c'
 door utf8proc.h 'frontend/*'
 door sodium.h common/zsock.c proto/apikeys.c sluice/mesh.c sluice/keysource.c
 door 'openssl/.*' frontend/tls.c

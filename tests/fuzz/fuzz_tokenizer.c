@@ -36,13 +36,15 @@ static struct tokenizer *make(const char *pre, unsigned missing)
 					     "\xc3\xaf \xc2\xbf",
 					     "\xc3\xaf\xc2\xbf \xc2\xbd"};
 	static char spelled[TOKENS_MAX][32];
-	struct gguf_str tokens[TOKENS_MAX], merges[ARRAY_LEN(joined)];
+	struct gguf_str tokens[TOKENS_MAX];
+	struct vocab_merge merges[ARRAY_LEN(joined)];
 	int32_t types[TOKENS_MAX];
 	struct vocab_lists l = {.file = "fuzz",
 				.pre = pre,
 				.tokens = tokens,
 				.types = types,
 				.merges = merges,
+				.unk = TOKEN_NONE,
 				.bos = TOKEN_NONE,
 				.eos = TOKEN_NONE,
 				.eot = TOKEN_NONE,
@@ -62,7 +64,7 @@ static struct tokenizer *make(const char *pre, unsigned missing)
 	for (size_t i = 0; i < ARRAY_LEN(joined); i++) {
 		const char *sep = strchr(joined[i], ' ');
 
-		merges[l.n_merges++] = (struct gguf_str){joined[i], strlen(joined[i])};
+		CHECK(vocab_split_merge((struct gguf_str){joined[i], strlen(joined[i])}, &merges[l.n_merges++]));
 		snprintf(spelled[l.n_tokens++], 32, "%.*s%s", (int)(sep - joined[i]), joined[i], sep + 1);
 	}
 	for (size_t i = 0; i < l.n_tokens; i++) types[i] = 1;

@@ -37,7 +37,7 @@ static void put_token(struct building *b, json_int_t id, struct gguf_str text, i
 
 static void read_merges(struct vocab_lists *l, const json_t *merges, struct strbuf *pairs)
 {
-	struct gguf_str *out = mem_array(struct gguf_str, json_array_size(merges) + 1);
+	struct vocab_merge *out = mem_array(struct vocab_merge, json_array_size(merges) + 1);
 	const char *at;
 	size_t i;
 	json_t *m;
@@ -54,7 +54,8 @@ static void read_merges(struct vocab_lists *l, const json_t *merges, struct strb
 	}
 	assert_false(pairs->overflow);
 	at = pairs->data;
-	for (i = 0; i < json_array_size(merges); i++, at += strlen(at) + 1) out[i] = (struct gguf_str){at, strlen(at)};
+	for (i = 0; i < json_array_size(merges); i++, at += strlen(at) + 1)
+		assert_true(vocab_split_merge((struct gguf_str){at, strlen(at)}, &out[i]));
 	l->merges = out;
 	l->n_merges = json_array_size(merges);
 }
@@ -69,7 +70,7 @@ static uint32_t id_of(const struct vocab_lists *l, const char *text)
 struct tokenizer *tokjson_load(const char *relpath, const char *pre, const char *bos, const char *eos)
 {
 	json_t *root = golden_json(relpath), *id, *token;
-	struct vocab_lists l = {.file = relpath, .pre = pre, .eot = TOKEN_NONE, .eom = TOKEN_NONE, .add_bos = -1};
+	struct vocab_lists l = {.file = relpath, .pre = pre, .unk = TOKEN_NONE, .eot = TOKEN_NONE, .eom = TOKEN_NONE, .add_bos = -1};
 	struct building b = {0};
 	struct tokenizer *t = NULL;
 	struct errbuf err = {0};

@@ -27,7 +27,8 @@ static uint32_t next_random(uint32_t below)
  * merges whose parts come later than they do, which no trained vocabulary has but a file may. */
 struct random_bpe {
 	char texts[TOKENS_MAX][24], merge_texts[MERGES_MAX][50];
-	struct gguf_str tokens[TOKENS_MAX], merges[MERGES_MAX];
+	struct gguf_str tokens[TOKENS_MAX];
+	struct vocab_merge merges[MERGES_MAX];
 	struct vocab_lists l;
 	struct vocab vocab;
 	struct bpe bpe;
@@ -60,10 +61,10 @@ static void random_init(struct random_bpe *r)
 	}
 	for (size_t i = 0; i < r->l.n_tokens; i++) r->tokens[i] = (struct gguf_str){r->texts[i], strlen(r->texts[i])};
 	for (size_t i = 0; i < r->l.n_merges; i++)
-		r->merges[i] = (struct gguf_str){r->merge_texts[i], strlen(r->merge_texts[i])};
+		assert_true(vocab_split_merge((struct gguf_str){r->merge_texts[i], strlen(r->merge_texts[i])}, &r->merges[i]));
 	for (size_t i = r->l.n_merges; i-- > 1;) {
 		size_t k = next_random((uint32_t)i + 1);
-		struct gguf_str m = r->merges[i];
+		struct vocab_merge m = r->merges[i];
 
 		r->merges[i] = r->merges[k];
 		r->merges[k] = m;
@@ -82,7 +83,8 @@ static void random_release(struct random_bpe *r)
 static void the_heap_merges_as_the_plain_way_does(void **state)
 {
 	static struct random_bpe r;
-	static uint32_t plain[3000], heap[3000], both[3000], ranks[3000];
+	static uint32_t plain[3000], heap[3000], both[3000];
+	static uint64_t pairs[3000];
 	struct bpe_scratch scratch = {0};
 	size_t n_merged = 0;
 
@@ -93,7 +95,7 @@ static void the_heap_merges_as_the_plain_way_does(void **state)
 
 			for (size_t i = 0; i < n; i++)
 				plain[i] = heap[i] = both[i] = next_random(word % 3 ? LETTERS : 2);
-			n_plain = bpe_merge_plain(&r.bpe, plain, n, ranks);
+			n_plain = bpe_merge_plain(&r.bpe, plain, n, pairs);
 			n_heap = bpe_merge_heap(&r.bpe, heap, n, &scratch);
 			n_both = bpe_merge(&r.bpe, both, n, &scratch);
 			assert_int_equal(n_heap, n_plain);
