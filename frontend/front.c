@@ -255,7 +255,8 @@ static void front_lives(struct front *f)
 		.hello_ns = FRONT_HELLO_NS,
 		.requests_max = f->boot->config.max_requests,
 	};
-	struct lives_out out = {.ctx = f, .send = front_send, .on_token = gen_on_token, .on_end = gen_on_end};
+	struct lives_out out = {.ctx = f, .send = front_send, .on_token = gen_on_token, .on_end = gen_on_end,
+				.on_prompt_token = gen_on_prompt_token};
 
 	f->lives = lives_new(&cfg, &out);
 }

@@ -4,36 +4,41 @@
 #include "common/clock.h"
 #include "common/mem.h"
 #include "frontend/answer.h"
-#include "frontend/stopstr.h"
+#include "frontend/choice.h"
+#include "frontend/submit.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define GEN_COMPLETION_TOKENS 16   /* OpenAI's default of max_tokens for /v1/completions */
-#define GEN_GREEDY_BELOW 1e-5      /* vLLM's _SAMPLING_EPS: colder is greedy */
-#define GEN_PIECE_MAX (64 * KIB)   /* text of one token */
+/* One choice of one prompt. */
+struct gen_choice {
+	struct list_link in_due;
+	struct gen *gen;
+	struct live *live;            /* NULL: it has ended */
+	struct answer_choice *answer; /* in gen->answer */
+	struct choice text;
+	uint32_t n_prompt, n_cached;
+	double logprob_sum;           /* of the tokens so far */
+	uint64_t token_ns;
+	size_t held;                  /* of gen->held */
+};
 
 struct gen {
 	struct list_link in_gens, in_due;
 	struct api *api;
 	struct http_request *req;
-	struct live *live; /* NULL: it has ended */
 	struct answer answer;
-	struct detok detok;
-	struct stopstr stop;
-	bool skip_special, is_stream, return_ids;
-	uint32_t n_prompt, output_min, n_output, n_cached;
-	uint32_t n_model_stop; /* the first stop ids are the model's own */
-	uint32_t stop_ids[LIMIT_STOP_IDS];
-	uint32_t n_stop_ids;
-	uint64_t started_ns, token_ns, written_ns;
-
-	bool begun;    /* stream: headers are out */
-	bool ended;    /* nothing more comes; to be written and freed */
-	int stop_ix;   /* the stop string that was found, or -1 */
-	int64_t stop_id; /* the client's stop id that ended it, or -1 */
-	enum finish finish;
-	struct apierr error; /* status 0: none */
+	struct choice_rules rules;
+	struct gen_choice *choices; /* (n_choices): prompt after prompt */
+	uint32_t n_choices, n_prompts;
+	uint32_t n, best_of;        /* of a prompt: answered, run */
+	uint32_t n_running;
+	struct list due;            /* choices of a stream that have something to write */
+	size_t held;
+	uint64_t started_ns, written_ns;
+	bool is_stream;
+	bool begun;                 /* stream: headers are out */
+	struct apierr error;        /* status 0: none */
 };
 
 static void gen_due(struct gen *g)
@@ -41,21 +46,38 @@ static void gen_due(struct gen *g)
 	if (!list_is_linked(&g->in_due)) list_push_back(&g->api->gens_due, &g->in_due);
 }
 
+/* What still runs must not work for nobody. */
+static void gen_cancel(struct gen *g)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->n_choices; i++) {
+		if (!g->choices[i].live) continue;
+		lives_cancel(g->api->lives, g->choices[i].live);
+		g->choices[i].live = NULL;
+		g->n_running--;
+	}
+}
+
 static void gen_free(struct gen *g)
 {
+	uint32_t i;
+
+	if (!g) return;
+	gen_cancel(g);
 	if (list_is_linked(&g->in_due)) list_remove(&g->api->gens_due, &g->in_due);
-	list_remove(&g->api->gens, &g->in_gens);
+	if (list_is_linked(&g->in_gens)) list_remove(&g->api->gens, &g->in_gens);
+	for (i = 0; i < g->n_choices; i++) choice_release(&g->choices[i].text);
+	free(g->choices);
 	answer_release(&g->answer);
-	stopstr_release(&g->stop);
+	stopstr_set_release(&g->rules.stops);
 	free(g);
 }
 
-/* The client is away: the engine must not work for nobody. */
 static void on_gone(void *owner)
 {
 	struct gen *g = owner;
 
-	if (g->live) lives_cancel(g->api->lives, g->live);
 	page_count(g->api->slot, COUNTER_client_gone, 1);
 	page_count(g->api->slot, COUNTER_success_abort, 1);
 	gen_free(g);
@@ -75,125 +97,171 @@ static const char *gen_token_bytes(void *ctx, uint32_t id, size_t *len)
 	return tokenizer_bytes(a->tokenizer, id, len);
 }
 
-static void gen_stops(struct gen *g, const struct params *p)
+static void gen_stop_strings(struct stopstr_set *s, const struct params *p)
 {
-	const uint32_t *ids;
 	const json_t *j;
+	size_t i;
+
+	stopstr_set_init(s, p->keep_stop);
+	for (i = 0; i < json_array_size(p->stop); i++) {
+		j = json_array_get(p->stop, i);
+		stopstr_set_add(s, json_string_value(j), json_string_length(j));
+	}
+	if (json_is_string(p->stop)) stopstr_set_add(s, json_string_value(p->stop), json_string_length(p->stop));
+}
+
+static void gen_rules(struct gen *g, const struct prep *p)
+{
+	const struct params *q = &p->params;
+	struct choice_rules *r = &g->rules;
+	const uint32_t *ids;
 	size_t i, n;
 
-	stopstr_init(&g->stop, p->keep_stop);
-	for (i = 0; json_is_array(p->stop) && i < json_array_size(p->stop); i++) {
-		j = json_array_get(p->stop, i);
-		stopstr_add(&g->stop, json_string_value(j), json_string_length(j));
-	}
-	if (json_is_string(p->stop)) stopstr_add(&g->stop, json_string_value(p->stop), json_string_length(p->stop));
-
+	r->tokenizer = g->api->tokenizer;
+	r->output_min = (uint32_t)min_u64((uint64_t)q->output_min, UINT32_MAX);
+	r->skip_special = q->skip_special;
+	r->hide_reasoning = q->endpoint == PARAMS_CHAT && !q->include_reasoning;
+	r->calls_end_as_stop = q->tools.choice == TOOL_CHOICE_NAMED;
+	gen_stop_strings(&r->stops, q);
 	ids = tokenizer_stop_ids(g->api->tokenizer, &n);
-	for (i = 0; !p->ignore_eos && i < n && g->n_stop_ids < LIMIT_STOP_IDS - PARAMS_STOP_IDS_MAX; i++)
-		g->stop_ids[g->n_stop_ids++] = ids[i];
-	g->n_model_stop = g->n_stop_ids;
-	for (i = 0; i < p->n_stop_ids; i++) g->stop_ids[g->n_stop_ids++] = p->stop_ids[i];
+	/* Where a grammar allows nothing more, there must be something to draw that ends it. */
+	if (q->ignore_eos && p->grammar.len == 0) n = 0;
+	for (i = 0; i < n && r->n_stop_ids < LIMIT_STOP_IDS - PARAMS_STOP_IDS_MAX; i++) r->stop_ids[r->n_stop_ids++] = ids[i];
+	r->n_model_stop = r->n_stop_ids;
+	for (i = 0; i < q->n_stop_ids; i++) r->stop_ids[r->n_stop_ids++] = q->stop_ids[i];
 }
 
-static void gen_submit(const struct gen *g, const struct params *p, const struct token_vec *prompt, struct msg_submit *m)
+static void gen_answer(struct gen *g, const struct prep *p)
 {
-	uint64_t room = api_model_len(g->api) - prompt->len;
-	uint64_t wanted = p->output_max > 0 ? (uint64_t)p->output_max : p->endpoint == PARAMS_CHAT ? room : GEN_COMPLETION_TOKENS;
-
-	memset(m, 0, sizeof(*m));
-	m->tokens = view_of(prompt->ids, prompt->len);
-	m->n_prompt = (uint32_t)prompt->len;
-	m->n_output_max = (uint32_t)min_u64(wanted, room); /* a huge limit is cut down to what fits: many clients send one */
-	m->n_output_min = (uint32_t)min_u64((uint64_t)p->output_min, m->n_output_max);
-	m->stop_ids = view_of(g->stop_ids, g->n_stop_ids);
-	m->temperature = p->temperature < GEN_GREEDY_BELOW ? 0 : (float)p->temperature;
-	m->top_p = (float)p->top_p;
-	m->top_k = (uint32_t)min_u64((uint64_t)p->top_k, UINT32_MAX);
-	m->min_p = (float)p->min_p;
-	m->seed = p->has_seed ? (uint64_t)p->seed : api_random(g->api);
-	m->n_logprobs = p->n_logprobs < 0 ? 0 : 1 + (uint32_t)p->n_logprobs;
-	m->priority = (uint32_t)((int64_t)(1u << 31) + p->priority);
-	m->cache_salt = view_of(p->cache_salt, p->cache_salt_len);
-	m->repetition_penalty = (float)p->repetition_penalty;
-	m->presence_penalty = (float)p->presence_penalty;
-	m->frequency_penalty = (float)p->frequency_penalty;
-}
-
-static void gen_answer_init(struct gen *g, const struct params *p, const struct token_vec *prompt)
-{
+	const struct params *q = &p->params;
 	char id[64];
 	struct answer_config cfg = {
-		.shape = p->endpoint == PARAMS_CHAT ? &ANSWER_CHAT : &ANSWER_TEXT,
-		.is_stream = p->stream,
-		.include_usage = p->include_usage,
-		.return_ids = p->return_token_ids,
-		.n_logprobs = (int)p->n_logprobs,
-		.n_prompt_logprobs = PARAMS_NO_LOGPROBS,
-		.n_choices = 1,
+		.shape = p->endpoint->shape,
+		.is_stream = q->stream,
+		.include_usage = q->include_usage,
+		.continuous_usage = q->include_usage && q->continuous_usage,
+		.return_ids = q->return_token_ids,
+		.ids_as_tokens = q->ids_as_tokens,
+		.echo = q->echo,
+		.has_reasoning = p->parse.reasoning != OUTPARSE_REASONING_NONE,
+		.n_logprobs = (int)q->n_logprobs,
+		.n_prompt_logprobs = (int)q->n_prompt_logprobs,
 		.id = id,
 		.model = g->api->names[0],
 		.created = clock_wall_s(),
+		.request = p->body,
+		.n_choices = g->n_choices,
 		.token_bytes = gen_token_bytes,
 		.ctx = g->api,
 	};
 
 	snprintf(id, sizeof(id), "%s%016llx%016llx", cfg.shape->id_prefix, (unsigned long long)g->api->run_id,
-		 (unsigned long long)live_client_id(g->live));
+		 (unsigned long long)api_random(g->api));
 	answer_init(&g->answer, &cfg);
-	g->answer.choices[0].n_prompt = prompt->len;
-	answer_prompt(&g->answer, &g->answer.choices[0], prompt->ids, prompt->len);
 }
 
-/* Several choices are being built. */
-static bool gen_check(const struct prep *p, struct apierr *e)
+static void gen_choice_init(struct gen *g, uint32_t ix, const struct prep *p)
 {
-	if (p->params.best_of > 1) return params_later(e, p->params.n > 1 ? "n" : "best_of");
-	return p->n_prompts == 1 || apierr_set(e, 400, "prompt", "`prompt` with more than one prompt is not supported yet.");
+	const struct prep_prompt *prompt = &p->prompts[ix / g->best_of];
+	struct outparse_config parse = p->parse;
+	struct gen_choice *c = &g->choices[ix];
+
+	c->gen = g;
+	c->answer = &g->answer.choices[ix];
+	c->n_prompt = (uint32_t)prompt->ids.len;
+	c->token_ns = g->started_ns;
+	c->answer->n_prompt = prompt->ids.len;
+	/* A chat tells of its prompt once; with best_of nobody knows yet which choice will be the first. */
+	if (ix == 0 || p->params.endpoint == PARAMS_TEXT || g->best_of > g->n)
+		answer_prompt(&g->answer, c->answer, prompt->ids.ids, prompt->ids.len);
+	if (p->params.echo) pieces_text(&c->answer->said, prompt->text.data, prompt->text.len);
+	parse.random = api_random(g->api);
+	choice_init(&c->text, &g->rules, parse.tools || parse.reasoning || parse.named ? &parse : NULL, &c->answer->said);
 }
 
-static void gen_start_one(struct api *a, struct http_request *r, const struct params *p, const struct token_vec *prompt)
+static struct gen *gen_new(struct api *a, struct http_request *r, const struct prep *p)
 {
-	struct apierr e = {0};
-	struct msg_submit submit;
 	struct gen *g = mem_new(struct gen);
+	uint32_t i;
 
 	g->api = a;
-	gen_stops(g, p);
-	gen_submit(g, p, prompt, &submit);
-	g->live = lives_start(a->lives, &submit, g, a->now);
-	if (!g->live) {
-		(void)apierr_set(&e, 503, NULL, "The server holds as many requests as it can (%u). Please try again.",
-				 a->config->max_requests);
-		e.retry_s = 1;
-		apierr_answer(&e, r);
-		stopstr_release(&g->stop);
-		free(g);
-		return;
-	}
-	list_push_back(&a->gens, &g->in_gens);
-	gen_answer_init(g, p, prompt);
-	detok_init(&g->detok);
 	g->req = r;
-	g->skip_special = p->skip_special;
-	g->is_stream = p->stream;
-	g->return_ids = p->return_token_ids;
-	g->n_prompt = submit.n_prompt;
-	g->output_min = submit.n_output_min;
-	g->started_ns = g->token_ns = g->written_ns = a->now;
-	g->stop_ix = -1;
-	g->stop_id = -1;
-	r->owner = g;
-	r->on_gone = on_gone;
-	r->on_room = on_room;
-	if (g->is_stream) gen_due(g);
+	g->is_stream = p->params.stream;
+	g->n_prompts = (uint32_t)p->n_prompts;
+	g->n = (uint32_t)p->params.n;
+	g->best_of = (uint32_t)p->params.best_of;
+	g->n_choices = g->n_prompts * g->best_of;
+	g->choices = mem_array(struct gen_choice, g->n_choices);
+	g->started_ns = g->written_ns = a->now;
+	list_init(&g->due);
+	gen_rules(g, p);
+	gen_answer(g, p);
+	for (i = 0; i < g->n_choices; i++) gen_choice_init(g, i, p);
+	return g;
+}
+
+/* The choices of a prompt have one seed and differ by their number, so that a request with a seed can be repeated. */
+static bool gen_submit(struct gen *g, const struct prep *p, struct submit *s, struct apierr *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->n_choices; i++) {
+		uint32_t k = i % g->best_of;
+
+		if (k == 0) {
+			submit_prompt(s, p, &p->prompts[i / g->best_of]);
+			s->m.seed = p->params.has_seed ? (uint64_t)p->params.seed : api_random(g->api);
+		}
+		s->m.choice = k;
+		g->choices[i].live = lives_start(g->api->lives, &s->m, &g->choices[i], g->api->now);
+		if (!g->choices[i].live) {
+			e->retry_s = 1;
+			return apierr_set(e, 503, NULL, "The server holds as many requests as it can (%u). Please try again.",
+					  g->api->config->max_requests);
+		}
+		g->n_running++;
+	}
+	return true;
+}
+
+static bool gen_fits(const struct prep *p, struct apierr *e)
+{
+	size_t each = p->grammar.len + sizeof(uint32_t) * (json_array_size(p->params.allowed_ids) + 2 * json_object_size(p->params.logit_bias));
+	size_t i, bytes = 0, n = (size_t)p->params.best_of;
+
+	for (i = 0; i < p->n_prompts; i++) bytes += n * (each + sizeof(uint32_t) * p->prompts[i].ids.len + p->prompts[i].text.len);
+	if (bytes <= GEN_CHOICES_BYTES_MAX) return true;
+	return apierr_set(e, 400, n > 1 ? "n" : "prompt", "The prompts and grammars of %zu choices are together larger than %zu MiB.",
+			  n * p->n_prompts, GEN_CHOICES_BYTES_MAX / MIB);
+}
+
+static bool gen_start_all(struct gen *g, const struct prep *p, struct apierr *e)
+{
+	struct submit s;
+	bool ok;
+
+	submit_init(&s, p, &g->rules);
+	ok = gen_submit(g, p, &s, e);
+	submit_release(&s);
+	return ok;
 }
 
 void gen_start(struct api *a, struct http_request *r, struct prep *p)
 {
+	struct gen *g = NULL;
 	struct apierr e = {0};
 
-	if (gen_check(p, &e)) gen_start_one(a, r, &p->params, &p->prompts[0].ids);
-	else apierr_answer(&e, r);
+	if (gen_fits(p, &e)) g = gen_new(a, r, p);
+	if (g && gen_start_all(g, p, &e)) {
+		list_push_back(&a->gens, &g->in_gens);
+		r->owner = g;
+		r->on_gone = on_gone;
+		r->on_room = on_room;
+		if (g->is_stream) gen_due(g);
+	} else {
+		gen_free(g);
+		apierr_answer(&e, r);
+	}
 	prep_free(p);
 }
 
@@ -205,63 +273,68 @@ void gen_serve(struct api *a, struct http_request *r, const struct endpoint *end
 	else apierr_answer(&e, r);
 }
 
-/* ---- events of the live request ---- */
+/* ---- events of the live requests ---- */
 
-/* Whether this token ends the request at the executor; then it stands for the end and not for text. */
-static bool gen_is_stop_id(struct gen *g, const struct live_token *t)
+static void gen_observe(struct gen_choice *c)
 {
-	uint32_t i;
+	struct api *a = c->gen->api;
 
-	if (t->position < g->output_min) return false;
-	for (i = 0; i < g->n_stop_ids; i++) {
-		if (g->stop_ids[i] != t->id) continue;
-		if (i >= g->n_model_stop) g->stop_id = t->id;
-		return true;
-	}
-	return false;
+	page_observe(a->slot, c->text.n_output == 0 ? HISTOGRAM_ttft : HISTOGRAM_itl, (double)(a->now - c->token_ns) / 1e9);
+	c->token_ns = a->now;
 }
 
-static void gen_observe(struct gen *g, uint64_t now)
+static void gen_choice_due(struct gen_choice *c)
 {
-	double since = (double)(now - g->token_ns) / 1e9;
-
-	page_observe(g->api->slot, g->n_output == 0 ? HISTOGRAM_ttft : HISTOGRAM_itl, since);
-	g->token_ns = now;
+	if (c->gen->is_stream && !list_is_linked(&c->in_due)) list_push_back(&c->gen->due, &c->in_due);
+	gen_due(c->gen);
 }
 
-/* Text goes through the stop strings; true when one was found. */
-static bool gen_push_text(struct gen *g, const struct strbuf *piece)
+/* Counts what the choice holds now. */
+static void gen_hold(struct gen_choice *c)
 {
-	bool armed = g->n_output > g->output_min || g->output_min == 0;
-	struct strbuf sure;
+	struct gen *g = c->gen;
+	size_t held = answer_held(c->answer);
 
-	strbuf_init(&sure, GEN_PIECE_MAX);
-	g->stop_ix = stopstr_push(&g->stop, piece->data, piece->len, armed, &sure);
-	pieces_text(&g->answer.choices[0].said, sure.data, sure.len);
-	strbuf_release(&sure);
-	return g->stop_ix >= 0;
+	g->held = g->held - c->held + held;
+	c->held = held;
+	if (g->held <= GEN_HELD_MAX || g->error.status) return;
+	if (g->is_stream) (void)apierr_set(&g->error, 500, NULL, "The answer was read too slowly: more than %zu MiB waited.", GEN_HELD_MAX / MIB);
+	else (void)apierr_set(&g->error, 400, NULL, "The answer is larger than %zu MiB; ask for fewer tokens, choices or log-probabilities, or for a stream.",
+			      GEN_HELD_MAX / MIB);
+}
+
+/* The engine is done with it, or we are with the engine. */
+static void gen_choice_ended(struct gen_choice *c)
+{
+	c->live = NULL;
+	c->gen->n_running--;
+	c->answer->ended = true;
+	c->answer->end = choice_end(&c->text);
 }
 
 bool gen_on_token(void *ctx, void *owner, const struct live_token *t)
 {
-	struct gen *g = owner;
-	struct strbuf piece;
-	bool found = false;
+	struct gen_choice *c = owner;
+	bool found;
 
-	gen_observe(g, g->api->now);
-	if (g->n_output++ == 0) g->n_cached = live_n_cached(g->live);
-	answer_token(&g->answer, &g->answer.choices[0], t);
-	gen_due(g);
-	if (gen_is_stop_id(g, t)) return false;
-	strbuf_init(&piece, GEN_PIECE_MAX);
-	detok_push(&g->detok, g->api->tokenizer, t->id, g->skip_special, &piece);
-	if (piece.len > 0) found = gen_push_text(g, &piece);
-	strbuf_release(&piece);
-	if (!found) return false;
-	g->finish = FINISH_STOP;
-	g->ended = true;
-	g->live = NULL; /* lives cancels it */
-	return true;
+	gen_observe(c);
+	if (c->text.n_output == 0) c->n_cached = live_n_cached(c->live);
+	if (t->n_top > 0 && t->top_logprobs.n > 0) c->logprob_sum += (double)col_f32(t->top_logprobs, 0);
+	answer_token(&c->gen->answer, c->answer, t);
+	found = choice_push(&c->text, t->id);
+	gen_hold(c);
+	gen_choice_due(c);
+	if (found) gen_choice_ended(c); /* lives cancels it */
+	return found;
+}
+
+void gen_on_prompt_token(void *ctx, void *owner, const struct live_token *t)
+{
+	struct gen_choice *c = owner;
+
+	answer_prompt_token(&c->gen->answer, c->answer, t);
+	gen_hold(c);
+	gen_due(c->gen);
 }
 
 static void gen_refusal(struct gen *g, uint32_t refusal, struct view text)
@@ -271,86 +344,101 @@ static void gen_refusal(struct gen *g, uint32_t refusal, struct view text)
 	if (refusal == REFUSAL_TOO_LONG || refusal == REFUSAL_INVALID) status = 400;
 	if (refusal == REFUSAL_QUEUE_FULL || refusal == REFUSAL_DRAINING) status = 503;
 	if (text.n == 0) text = view_text("The engine refused the request.");
-	(void)apierr_set(&g->error, status, NULL, "%.*s", (int)text.n, (const char *)text.data);
 	if (status == 503) g->error.retry_s = 1;
+	(void)apierr_set(&g->error, status, NULL, "%.*s", (int)text.n, (const char *)text.data);
 }
 
 void gen_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text)
 {
-	struct gen *g = owner;
-	struct strbuf tail;
+	struct gen_choice *c = owner;
+	struct gen *g = c->gen;
 
-	g->live = NULL;
-	g->ended = true;
-	g->finish = finish;
-	gen_due(g);
 	if (refusal) {
 		gen_refusal(g, refusal, text);
-		return;
-	}
-	if (finish == FINISH_ABORT) {
+	} else if (finish == FINISH_ABORT) {
 		(void)apierr_set(&g->error, 500, NULL, "The engine ended the request before it was complete.");
-		return;
-	}
-	strbuf_init(&tail, GEN_PIECE_MAX);
-	detok_finish(&g->detok, &tail);
-	if (tail.len > 0 && gen_push_text(g, &tail)) {
-		g->finish = FINISH_STOP;
 	} else {
-		strbuf_reset(&tail);
-		stopstr_finish(&g->stop, &tail);
-		pieces_text(&g->answer.choices[0].said, tail.data, tail.len);
+		choice_finish(&c->text, finish);
+		gen_hold(c);
 	}
-	strbuf_release(&tail);
+	gen_choice_ended(c);
+	gen_choice_due(c);
 }
 
-/* ---- writing ---- */
+/* ---- the end ---- */
 
-static void gen_end_of(struct gen *g)
+static double mean_logprob(const struct gen_choice *c)
 {
-	struct answer_end *end = &g->answer.choices[0].end;
+	return c->text.n_output ? c->logprob_sum / c->text.n_output : 0;
+}
 
-	g->answer.choices[0].ended = true;
-	*end = (struct answer_end){.finish = g->finish == FINISH_LENGTH ? "length" : "stop", .stop_id = -1};
-	if (g->stop_ix >= 0) {
-		end->stop_text = g->stop.list[g->stop_ix].text;
-		end->stop_text_len = g->stop.list[g->stop_ix].len;
-	} else if (g->finish == FINISH_STOP) {
-		end->stop_id = g->stop_id;
+/* The n likeliest choices of each prompt, the best first; of equal ones the earlier. */
+static void gen_pick(struct gen *g)
+{
+	uint32_t *picked = mem_array(uint32_t, g->n_choices), i, k, at, n = 0;
+
+	for (i = 0; i < g->n_prompts; i++) {
+		uint32_t *mine = picked + n, n_mine = 0;
+
+		for (k = i * g->best_of; k < (i + 1) * g->best_of; k++) {
+			double mean = mean_logprob(&g->choices[k]);
+
+			for (at = n_mine; at > 0 && mean > mean_logprob(&g->choices[mine[at - 1]]); at--) mine[at] = mine[at - 1];
+			mine[at] = k;
+			n_mine++;
+		}
+		n += g->n; /* the next prompt's overwrite those that are not wanted */
 	}
+	answer_pick(&g->answer, picked, n);
+	free(picked);
+}
+
+static struct answer_usage gen_usage(const struct gen *g)
+{
+	struct answer_usage u = {0};
+	uint32_t i;
+
+	for (i = 0; i < g->n_choices; i++) {
+		const struct gen_choice *c = &g->choices[i];
+
+		u.n_output += c->text.n_output;
+		u.n_reasoning += c->text.n_reasoning;
+		if (i % g->best_of) continue;
+		u.n_prompt += c->n_prompt;
+		u.n_cached += c->n_cached;
+	}
+	return u;
 }
 
 static void gen_count(const struct gen *g)
 {
 	struct page_slot *slot = g->api->slot;
+	bool cut = false;
+	uint32_t i;
 
 	if (g->error.status) {
 		page_count(slot, COUNTER_success_error, 1);
 		return;
 	}
-	page_count(slot, g->finish == FINISH_LENGTH ? COUNTER_success_length : COUNTER_success_stop, 1);
+	for (i = 0; i < g->n_choices; i++) {
+		const struct gen_choice *c = &g->choices[i];
+
+		cut |= c->text.finish == FINISH_LENGTH;
+		page_observe(slot, HISTOGRAM_request_output, c->text.n_output);
+		if (i % g->best_of == 0) page_observe(slot, HISTOGRAM_request_prompt, c->n_prompt);
+	}
+	page_count(slot, cut ? COUNTER_success_length : COUNTER_success_stop, 1);
 	page_observe(slot, HISTOGRAM_e2e, (double)(g->api->now - g->started_ns) / 1e9);
-	page_observe(slot, HISTOGRAM_request_prompt, g->n_prompt);
-	page_observe(slot, HISTOGRAM_request_output, g->n_output);
 }
+
+/* ---- writing ---- */
 
 static void gen_send(struct gen *g, struct strbuf *chunk)
 {
+	if (chunk->len == 0) return;
 	http_stream_write(g->req, chunk->data, chunk->len);
 	strbuf_reset(chunk);
 	g->written_ns = g->api->now;
-}
-
-static void gen_write_plain(struct gen *g, const struct answer_usage *usage)
-{
-	struct api *a = g->api;
-
-	if (g->error.status) {
-		apierr_answer(&g->error, g->req);
-		return;
-	}
-	g->answer.cfg.shape->document(&g->answer, usage, &a->scratch);
-	api_answer_json(a, g->req);
 }
 
 static void gen_begin(struct gen *g)
@@ -359,52 +447,80 @@ static void gen_begin(struct gen *g)
 	g->begun = true;
 	http_stream_begin(g->req, 200, "text/event-stream; charset=utf-8");
 	g->answer.cfg.shape->begin(&g->answer, &g->api->scratch);
-	if (g->api->scratch.len) gen_send(g, &g->api->scratch);
+	gen_send(g, &g->api->scratch);
+}
+
+static void gen_write_choice(struct gen *g, struct gen_choice *c)
+{
+	const struct answer_shape *shape = g->answer.cfg.shape;
+	struct strbuf *out = &g->api->scratch;
+
+	list_remove(&g->due, &c->in_due);
+	if (c->answer->ended ? c->answer->said.n > 0 : answer_has_delta(&g->answer, c->answer)) shape->delta(&g->answer, c->answer, out);
+	if (c->answer->ended) shape->end(&g->answer, c->answer, out);
+	gen_send(g, out);
+	gen_hold(c);
+}
+
+static void gen_write_document(struct gen *g)
+{
+	struct answer_usage usage = gen_usage(g);
+	struct api *a = g->api;
+
+	if (g->best_of > g->n) gen_pick(g);
+	g->answer.cfg.shape->document(&g->answer, &usage, &a->scratch);
+	api_answer_json(a, g->req);
 }
 
 /* The end of a stream: all that is left, whether there is room or not; it is bounded, and the connection times out by itself. */
-static void gen_write_end(struct gen *g)
+static void gen_write_rest(struct gen *g)
 {
-	struct answer_usage usage = {g->n_prompt, g->n_output, g->n_cached, 0};
-	const struct answer_shape *shape = g->answer.cfg.shape;
-	struct answer_choice *c = &g->answer.choices[0];
+	struct answer_usage usage = gen_usage(g);
 	struct strbuf *out = &g->api->scratch;
+	struct list_link *l;
 
-	gen_end_of(g);
+	gen_begin(g);
+	while (!g->error.status && (l = list_first(&g->due))) gen_write_choice(g, CONTAINER_OF(l, struct gen_choice, in_due));
+	if (g->error.status) g->answer.cfg.shape->error(&g->answer, &g->error, out);
+	else g->answer.cfg.shape->finish(&g->answer, &usage, out);
+	gen_send(g, out);
+	http_stream_end(g->req);
+}
+
+static void gen_end(struct gen *g)
+{
+	gen_cancel(g);
 	gen_count(g);
-	if (!g->is_stream || (!g->begun && g->error.status)) {
-		gen_write_plain(g, &usage);
-	} else {
-		gen_begin(g);
-		if (g->error.status) {
-			shape->error(&g->answer, &g->error, out);
-		} else {
-			if (c->said.n > 0) shape->delta(&g->answer, c, out);
-			shape->end(&g->answer, c, out);
-			shape->finish(&g->answer, &usage, out);
-		}
-		gen_send(g, out);
-		http_stream_end(g->req);
-	}
+	if (g->error.status && !g->begun) apierr_answer(&g->error, g->req);
+	else if (g->is_stream) gen_write_rest(g);
+	else gen_write_document(g);
 	gen_free(g);
+}
+
+/* A refusal should be a status, not an event inside a 200: the headers wait a moment for the executor's word on every choice. */
+static bool gen_may_begin(const struct gen *g)
+{
+	uint32_t i;
+
+	if (g->begun || g->api->now - g->started_ns >= GEN_BEGIN_NS) return true;
+	for (i = 0; i < g->n_choices; i++)
+		if (g->choices[i].live && !live_is_accepted(g->choices[i].live)) return false;
+	return true;
 }
 
 /* Returns false when it has to be looked at again in the next pass. */
 static bool gen_step(struct gen *g)
 {
-	struct api *a = g->api;
+	struct list_link *l;
 
-	if (g->ended) {
-		gen_write_end(g);
+	if (g->error.status || g->n_running == 0) {
+		gen_end(g);
 		return true;
 	}
 	if (!g->is_stream) return true;
-	/* A refusal should be a status, not an event inside a 200: wait a moment for the executor's word. */
-	if (!g->begun && !live_is_accepted(g->live) && g->n_output == 0 && a->now - g->started_ns < GEN_BEGIN_NS) return false;
+	if (!gen_may_begin(g)) return false;
 	gen_begin(g);
-	if (!answer_has_delta(&g->answer, &g->answer.choices[0]) || !http_stream_has_room(g->req)) return true;
-	g->answer.cfg.shape->delta(&g->answer, &g->answer.choices[0], &a->scratch);
-	gen_send(g, &a->scratch);
+	while (http_stream_has_room(g->req) && (l = list_first(&g->due))) gen_write_choice(g, CONTAINER_OF(l, struct gen_choice, in_due));
 	return true;
 }
 
@@ -428,7 +544,7 @@ void gens_tick(struct api *a, uint64_t now)
 	LIST_EACH(&a->gens, l, next) {
 		struct gen *g = CONTAINER_OF(l, struct gen, in_gens);
 
-		if (!g->begun || g->ended || now - g->written_ns < GEN_COMMENT_NS || !http_stream_has_room(g->req)) continue;
+		if (!g->begun || now - g->written_ns < GEN_COMMENT_NS || !http_stream_has_room(g->req)) continue;
 		http_stream_write(g->req, comment, sizeof(comment) - 1);
 		g->written_ns = now;
 	}
@@ -439,7 +555,6 @@ void gens_release(struct api *a)
 	LIST_EACH(&a->gens, l, next) {
 		struct gen *g = CONTAINER_OF(l, struct gen, in_gens);
 
-		if (g->live) lives_cancel(a->lives, g->live);
 		g->req->on_gone = g->req->on_room = NULL;
 		gen_free(g);
 	}

@@ -1,10 +1,14 @@
-/* gen.h - a generation: the one link between a client's request, its live request at the executor and its answer.
+/* gen.h - a generation: the one link between a client's request, its live requests at the executor and its answer.
  *
- * Begins in gen_start() and ends exactly once: by the engine (on_end), by a stop string or stop id, or because the client is gone
- * (cancelled at the executor at once). Callbacks only record; gens_step() writes, once a loop pass.
+ * A request has prompts, and each prompt choices: choice k of prompt i is number i * n + k in the answer, and a live request of its
+ * own. It begins in gen_start(), all of it or nothing, and ends exactly once: when the last choice has ended (by the engine, a stop
+ * string or a stop id), with the first error, or because the client is gone; what still runs then is cancelled at the executor
+ * at once. With best_of > n, best_of choices run and the n whose tokens are likeliest on average are answered.
+ * Callbacks only record; gens_step() writes, once a loop pass.
  *
- * Back-pressure: a stream whose connection holds HTTP_STREAM_HIGH unsent bytes gets nothing more; its text is kept raw in the answer
- * (a few bytes a token, bounded by max_tokens) and becomes one chunk when there is room. Nobody else waits. */
+ * Back-pressure: a stream whose connection holds HTTP_STREAM_HIGH unsent bytes gets nothing more; what comes is kept in the answer
+ * and becomes a few chunks when there is room. Nobody else waits. Bounded: a request whose answer holds more than GEN_HELD_MAX,
+ * of a stream that is read too slowly or of a plain answer that is too large, ends with an error. */
 #ifndef SLUICE_GEN_H
 #define SLUICE_GEN_H
 
@@ -15,15 +19,18 @@ struct gen;
 
 #define GEN_COMMENT_NS (15 * NS_PER_S)    /* silence after which a stream gets a comment line */
 #define GEN_BEGIN_NS (100 * NS_PER_MS)    /* headers go out with the executor's word, at the latest so much later */
+#define GEN_HELD_MAX (24 * MIB)           /* unwritten text, ids and log-probabilities of a request; escaped and framed it fits CONN_OUT_MAX */
+#define GEN_CHOICES_BYTES_MAX (256 * MIB) /* prompts and grammars of all choices: each is a request of its own, with its own copy */
 
 /* The whole of a generating endpoint: the request is prepared (prep.h), then started, or answered with the first error. */
 void gen_serve(struct api *a, struct http_request *r, const struct endpoint *endpoint);
 
-/* Takes the request over: it is answered, now or later. Takes p. */
+/* Takes the request over: it is answered, now or later. Takes p, which has no error. */
 void gen_start(struct api *a, struct http_request *r, struct prep *p);
 
 /* For lives_out. */
 bool gen_on_token(void *ctx, void *owner, const struct live_token *t);
+void gen_on_prompt_token(void *ctx, void *owner, const struct live_token *t);
 void gen_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text);
 
 /* Writes what is due. */

@@ -91,6 +91,17 @@ void pieces_args(struct pieces *p, const char *s, size_t len)
 	strbuf_append(&last->text, s, len);
 }
 
+void pieces_drop(struct pieces *p, enum piece_kind kind)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < p->n; i++) {
+		if (p->list[i].kind == kind) strbuf_release(&p->list[i].text);
+		else p->list[n++] = p->list[i];
+	}
+	p->n = n;
+}
+
 size_t pieces_bytes(const struct pieces *p)
 {
 	size_t i, n = 0;

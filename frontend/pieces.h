@@ -40,6 +40,7 @@ void pieces_reasoning(struct pieces *p, const char *s, size_t len);
 /* Begins a call; false, and nothing is appended, when there are PIECES_CALLS_MAX. random makes its id. */
 bool pieces_call(struct pieces *p, const char *name, size_t len, uint64_t random);
 void pieces_args(struct pieces *p, const char *s, size_t len); /* of the last call */
+void pieces_drop(struct pieces *p, enum piece_kind kind);      /* nobody wants to see these */
 
 /* Bytes held; 0: nothing to take. */
 size_t pieces_bytes(const struct pieces *p);

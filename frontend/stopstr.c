@@ -8,13 +8,12 @@
 
 #include <string.h>
 
-void stopstr_init(struct stopstr *s, bool keep)
+void stopstr_set_init(struct stopstr_set *s, bool keep)
 {
-	*s = (struct stopstr){.keep = keep};
-	strbuf_init(&s->held, SIZE_MAX / 2); /* bounded by the longest stop string and one piece */
+	*s = (struct stopstr_set){.keep = keep};
 }
 
-void stopstr_release(struct stopstr *s)
+void stopstr_set_release(struct stopstr_set *s)
 {
 	size_t i;
 
@@ -23,11 +22,10 @@ void stopstr_release(struct stopstr *s)
 		free(s->list[i].fail);
 	}
 	free(s->list);
-	strbuf_release(&s->held);
-	*s = (struct stopstr){0};
+	*s = (struct stopstr_set){0};
 }
 
-void stopstr_add(struct stopstr *s, const char *text, size_t len)
+void stopstr_set_add(struct stopstr_set *s, const char *text, size_t len)
 {
 	struct stopstr_one *one;
 	uint32_t i, k = 0;
@@ -43,10 +41,21 @@ void stopstr_add(struct stopstr *s, const char *text, size_t len)
 	}
 }
 
-static uint32_t one_next(const struct stopstr_one *one, char c)
+void stopstr_init(struct stopstr *s, const struct stopstr_set *set)
 {
-	uint32_t k = one->state;
+	*s = (struct stopstr){.set = set, .states = set->n ? mem_array(uint32_t, set->n) : NULL};
+	strbuf_init(&s->held, SIZE_MAX / 2); /* bounded by the longest stop string and one piece */
+}
 
+void stopstr_release(struct stopstr *s)
+{
+	free(s->states);
+	strbuf_release(&s->held);
+	*s = (struct stopstr){0};
+}
+
+static uint32_t one_next(const struct stopstr_one *one, uint32_t k, char c)
+{
 	if (k == one->len) k = one->fail[k - 1];
 	while (k > 0 && one->text[k] != c) k = one->fail[k - 1];
 	return one->text[k] == c ? k + 1 : k;
@@ -55,24 +64,36 @@ static uint32_t one_next(const struct stopstr_one *one, char c)
 /* Follows one byte in all automata; the longest complete string, or -1. */
 static int step(struct stopstr *s, char c)
 {
+	const struct stopstr_one *list = s->set->list;
 	int found = -1;
 	size_t i;
 
-	for (i = 0; i < s->n; i++) {
-		struct stopstr_one *one = &s->list[i];
-
-		one->state = one_next(one, c);
-		if (one->state == one->len && (found < 0 || one->len > s->list[found].len)) found = (int)i;
+	for (i = 0; i < s->set->n; i++) {
+		s->states[i] = one_next(&list[i], s->states[i], c);
+		if (s->states[i] == list[i].len && (found < 0 || list[i].len > list[found].len)) found = (int)i;
 	}
 	return found;
 }
 
+/* Bytes that may still become a stop string. */
+static size_t n_open(const struct stopstr *s)
+{
+	size_t i, n = 0;
+
+	for (i = 0; i < s->set->n; i++) {
+		const struct stopstr_one *one = &s->set->list[i];
+
+		n = max_size(n, s->states[i] == one->len ? one->fail[one->len - 1] : s->states[i]);
+	}
+	return n;
+}
+
 int stopstr_push(struct stopstr *s, const char *text, size_t len, bool armed, struct strbuf *out)
 {
-	size_t i, keep = 0;
+	size_t i, keep;
 	int found;
 
-	if (s->n == 0) {
+	if (s->set->n == 0) {
 		strbuf_append(out, text, len);
 		return -1;
 	}
@@ -80,20 +101,20 @@ int stopstr_push(struct stopstr *s, const char *text, size_t len, bool armed, st
 		found = step(s, text[i]);
 		strbuf_putc(&s->held, text[i]);
 		if (found < 0 || !armed) continue;
-		strbuf_append(out, s->held.data, s->held.len - (s->keep ? 0 : s->list[found].len));
+		strbuf_append(out, s->held.data, s->held.len - (s->set->keep ? 0 : s->set->list[found].len));
 		strbuf_reset(&s->held);
 		return found;
 	}
-	for (i = 0; i < s->n; i++) keep = max_size(keep, s->list[i].state == s->list[i].len ? s->list[i].fail[s->list[i].len - 1]
-											    : s->list[i].state);
+	keep = n_open(s);
 	strbuf_append(out, s->held.data, s->held.len - keep);
 	if (s->held.len > keep) memmove(s->held.data, s->held.data + s->held.len - keep, keep);
 	s->held.len = keep;
 	return -1;
 }
 
-void stopstr_finish(struct stopstr *s, struct strbuf *out)
+void stopstr_flush(struct stopstr *s, struct strbuf *out)
 {
 	strbuf_append(out, s->held.data, s->held.len);
 	strbuf_reset(&s->held);
+	if (s->set->n) memset(s->states, 0, s->set->n * sizeof(*s->states));
 }

@@ -41,14 +41,17 @@ static const struct row {
 static void run(const struct row *row, size_t n, struct strbuf *out, int *found)
 {
 	size_t len = strlen(row->text), i;
+	struct stopstr_set set;
 	struct stopstr s;
 
-	stopstr_init(&s, row->keep);
-	for (i = 0; i < 4 && row->stops[i]; i++) stopstr_add(&s, row->stops[i], strlen(row->stops[i]));
+	stopstr_set_init(&set, row->keep);
+	for (i = 0; i < 4 && row->stops[i]; i++) stopstr_set_add(&set, row->stops[i], strlen(row->stops[i]));
+	stopstr_init(&s, &set);
 	*found = -1;
 	for (i = 0; i < len && *found < 0; i += n) *found = stopstr_push(&s, row->text + i, len - i < n ? len - i : n, true, out);
-	if (*found < 0) stopstr_finish(&s, out);
+	if (*found < 0) stopstr_flush(&s, out);
 	stopstr_release(&s);
+	stopstr_set_release(&set);
 }
 
 static void test_rows(void **state)
@@ -74,13 +77,15 @@ static void test_held_back(void **state)
 	static const struct {
 		const char *piece, *out;
 	} steps[] = {{"ab", "ab"}, {"cs", "c"}, {"t", ""}, {"o", ""}, {"x", "stox"}, {"st", ""}, {"st", "st"}, {"op", ""}};
+	struct stopstr_set set;
 	struct strbuf out;
 	struct stopstr s;
 	size_t i;
 	int found;
 
-	stopstr_init(&s, false);
-	stopstr_add(&s, "stop", 4);
+	stopstr_set_init(&set, false);
+	stopstr_set_add(&set, "stop", 4);
+	stopstr_init(&s, &set);
 	for (i = 0; i < ARRAY_LEN(steps); i++) {
 		strbuf_init(&out, KIB);
 		found = stopstr_push(&s, steps[i].piece, strlen(steps[i].piece), true, &out);
@@ -89,16 +94,19 @@ static void test_held_back(void **state)
 		strbuf_release(&out);
 	}
 	stopstr_release(&s);
+	stopstr_set_release(&set);
 }
 
 /* Before min_tokens nothing stops, but a string may begin there. */
 static void test_unarmed(void **state)
 {
+	struct stopstr_set set;
 	struct strbuf out;
 	struct stopstr s;
 
-	stopstr_init(&s, false);
-	stopstr_add(&s, "ab", 2);
+	stopstr_set_init(&set, false);
+	stopstr_set_add(&set, "ab", 2);
+	stopstr_init(&s, &set);
 	strbuf_init(&out, KIB);
 	assert_int_equal(stopstr_push(&s, "xabab", 5, false, &out), -1);
 	assert_int_equal(stopstr_push(&s, "a", 1, false, &out), -1);
@@ -107,6 +115,53 @@ static void test_unarmed(void **state)
 	assert_string_equal(out.data, "xabab");
 	strbuf_release(&out);
 	stopstr_release(&s);
+	stopstr_set_release(&set);
+}
+
+/* What comes between parts a stop string in two, and nothing of it is counted twice. */
+static void test_flush(void **state)
+{
+	struct stopstr_set set;
+	struct strbuf out;
+	struct stopstr s;
+
+	stopstr_set_init(&set, false);
+	stopstr_set_add(&set, "abc", 3);
+	stopstr_init(&s, &set);
+	strbuf_init(&out, KIB);
+	assert_int_equal(stopstr_push(&s, "xab", 3, true, &out), -1);
+	assert_string_equal(out.data, "x");
+	stopstr_flush(&s, &out);
+	assert_string_equal(out.data, "xab");
+	assert_int_equal(stopstr_push(&s, "c", 1, true, &out), -1);
+	assert_int_equal(stopstr_push(&s, "abc", 3, true, &out), 0);
+	assert_string_equal(out.data, "xabc");
+	strbuf_release(&out);
+	stopstr_release(&s);
+	stopstr_set_release(&set);
+}
+
+/* The choices of a request share the strings, each at its own place. */
+static void test_choices(void **state)
+{
+	struct stopstr_set set;
+	struct stopstr s[2];
+	struct strbuf out;
+
+	stopstr_set_init(&set, true);
+	stopstr_set_add(&set, "ab", 2);
+	stopstr_init(&s[0], &set);
+	stopstr_init(&s[1], &set);
+	strbuf_init(&out, KIB);
+	assert_int_equal(stopstr_push(&s[0], "a", 1, true, &out), -1);
+	assert_int_equal(stopstr_push(&s[1], "b", 1, true, &out), -1);
+	assert_string_equal(out.data, "b");
+	assert_int_equal(stopstr_push(&s[0], "b", 1, true, &out), 0);
+	assert_string_equal(out.data, "bab");
+	strbuf_release(&out);
+	stopstr_release(&s[0]);
+	stopstr_release(&s[1]);
+	stopstr_set_release(&set);
 }
 
 /* Against a search that looks at the whole text. */
@@ -157,6 +212,8 @@ int main(void)
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_held_back),
 		cmocka_unit_test(test_unarmed),
+		cmocka_unit_test(test_flush),
+		cmocka_unit_test(test_choices),
 		cmocka_unit_test(test_random),
 	};
 
