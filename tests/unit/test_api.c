@@ -5,6 +5,7 @@
 #include "frontend/chat.h"
 #include "frontend/conn.h"
 #include "frontend/gen.h"
+#include "tests/support/box.h"
 #include "tests/support/tokjson.h"
 
 #include <setjmp.h>
@@ -14,208 +15,14 @@
 
 #include <cmocka.h>
 
-#define LEN_MAX 256
-#define EPOCH 3
-
-static struct tokenizer *tokenizer;
-
-/* The last submit, kept. */
-struct order {
-	struct msg_submit m; /* views point into the arrays */
-	uint32_t tokens[LEN_MAX], stop_ids[LIMIT_STOP_IDS];
-};
-
-struct box {
-	struct api api;
-	struct config config;
-	struct page *page;
-	struct conn_host host;
-	struct conn *conn;
-	struct lives *lives;
-	struct strbuf in; /* what the client has received */
-	struct order order;
-	int n_submits, n_cancels;
-	uint32_t position; /* of the next output token */
-	uint64_t now;
-	bool reads;        /* the client takes its answer */
-};
-
-/* ---- the executor's side ---- */
-
-static int on_send(void *ctx, const struct msg *m)
-{
-	struct box *b = ctx;
-	uint32_t i;
-
-	if (m->type == MSG_cancel) b->n_cancels++;
-	if (m->type != MSG_submit) return ST_OK;
-	b->n_submits++;
-	b->position = 0;
-	b->order.m = m->submit;
-	assert_true(m->submit.tokens.n <= LEN_MAX && m->submit.stop_ids.n <= LIMIT_STOP_IDS);
-	for (i = 0; i < m->submit.tokens.n; i++) b->order.tokens[i] = col_u32(m->submit.tokens, i);
-	for (i = 0; i < m->submit.stop_ids.n; i++) b->order.stop_ids[i] = col_u32(m->submit.stop_ids, i);
-	return ST_OK;
-}
-
-static void pass(struct box *b)
-{
-	const char *out;
-	size_t n;
-
-	lives_step(b->lives, b->now);
-	gens_step(&b->api, b->now);
-	conn_pump(b->conn, b->now);
-	lives_step(b->lives, b->now);
-	while (b->reads && (n = conn_output(b->conn, &out)) > 0) {
-		strbuf_append(&b->in, out, n);
-		conn_sent(b->conn, n, b->now);
-	}
-	gens_step(&b->api, b->now);
-}
-
-static void welcome(struct box *b)
-{
-	struct msg m = {.type = MSG_welcome, .welcome = {PROTO_VERSION, EPOCH, LEN_MAX, 100}};
-
-	b->api.now = b->now;
-	lives_on_message(b->lives, &m, b->now);
-}
-
-/* One row: at most one token (TOKEN_NONE: none), then perhaps the end. */
-static void give(struct box *b, uint32_t token, enum finish finish)
-{
-	uint32_t n = token != TOKEN_NONE, zero = 0, end = (uint32_t)finish, cached = 2;
-	struct msg m = {.type = MSG_results};
-	struct msg_results *r = &m.results;
-
-	r->epoch = EPOCH;
-	r->client_ids = view_of(&b->order.m.client_id, 1);
-	r->attempts = view_of(&b->order.m.attempt, 1);
-	r->positions = view_of(&b->position, 1);
-	r->n_tokens = view_of(&n, 1);
-	r->finishes = view_of(&end, 1);
-	r->n_cached = view_of(&cached, 1);
-	r->tokens = view_of(&token, n);
-	r->n_top = view_of(&zero, n);
-	r->ranks = view_of(&zero, n);
-	b->now += NS_PER_MS;
-	b->api.now = b->now;
-	lives_on_message(b->lives, &m, b->now);
-	b->position += n;
-	pass(b);
-}
-
-static void give_text(struct box *b, const char *text)
-{
-	struct token_vec ids;
-	size_t i;
-
-	token_vec_init(&ids, LEN_MAX);
-	tokenizer_encode(tokenizer, text, strlen(text), false, &ids);
-	for (i = 0; i < ids.len; i++) give(b, ids.ids[i], FINISH_NONE);
-	token_vec_release(&ids);
-}
-
-static void refuse(struct box *b, enum refusal reason, const char *text)
-{
-	struct msg m = {.type = MSG_refused,
-			.refused = {EPOCH, b->order.m.client_id, b->order.m.attempt, (uint32_t)reason, view_text(text)}};
-
-	lives_on_message(b->lives, &m, b->now);
-	pass(b);
-}
-
-/* ---- the client's side ---- */
-
-static void on_dirty(void *edge)
-{
-	(void)edge;
-}
-
-static void box_open(struct box *b, bool is_welcome)
-{
-	static const char template[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-				       "{% if messages|length > 3 %}{{ raise_exception('Too many turns.') }}{% endif %}"
-				       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-	struct lives_config cfg = {.silence_ns = 3600 * NS_PER_S, .hello_ns = NS_PER_S, .requests_max = 4};
-	struct lives_out out = {.ctx = b, .send = on_send, .on_token = gen_on_token, .on_end = gen_on_end};
-	struct errbuf err;
-
-	memset(b, 0, sizeof(*b));
-	b->now = NS_PER_S;
-	b->reads = true;
-	config_init(&b->config);
-	assert_int_equal(config_set(&b->config, "served-model-name", "m,second", &err), ST_OK);
-	b->page = mem_new(struct page);
-	page_format(b->page, 1, 1);
-	b->lives = lives_new(&cfg, &out);
-	b->api = (struct api){.config = &b->config, .page = b->page, .slot = &b->page->frontends[0], .tokenizer = tokenizer,
-			      .lives = b->lives, .heartbeat_max_ns = NS_PER_S};
-	assert_int_equal(chat_new(&b->api.chat, template, sizeof(template) - 1, NULL, &err), ST_OK);
-	api_init(&b->api, b->now);
-	b->host = (struct conn_host){.head_max = 4096, .body_max = MIB, .bodies_max = MIB, .request_ns = 3600 * NS_PER_S,
-				     .keep_alive_ns = 3600 * NS_PER_S, .write_ns = 3600 * NS_PER_S, .allow_origin = "*", .ctx = &b->api,
-				     .on_request = api_on_request, .on_answered = api_on_answered, .on_dirty = on_dirty};
-	b->conn = conn_new(&b->host, b, b->now);
-	strbuf_init(&b->in, 16 * MIB);
-	lives_on_epoch(b->lives, EPOCH, b->now);
-	lives_step(b->lives, b->now); /* hello */
-	if (is_welcome) welcome(b);
-}
-
-static void box_close(struct box *b)
-{
-	conn_free(b->conn);
-	assert_int_equal(b->api.gens.len, 0);
-	lives_check(b->lives);
-	api_release(&b->api);
-	lives_free(b->lives);
-	chat_free(b->api.chat);
-	config_release(&b->config);
-	strbuf_release(&b->in);
-	free(b->page);
-}
-
-static void post(struct box *b, const char *path, const char *body)
-{
-	char *text = mem_zalloc(1, strlen(body) + 512);
-
-	strbuf_reset(&b->in);
-	sprintf(text, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", path, strlen(body), body);
-	conn_input(b->conn, text, strlen(text), b->now);
-	pass(b);
-	free(text);
-}
-
-static int status(const struct box *b)
-{
-	return b->in.len > 12 ? atoi(b->in.data + 9) : 0;
-}
-
-static const char *body(const struct box *b)
-{
-	const char *p = b->in.data ? strstr(b->in.data, "\r\n\r\n") : NULL;
-
-	return p ? p + 4 : "";
-}
-
-static json_t *json(const struct box *b)
-{
-	json_t *j = json_loads(body(b), 0, NULL);
-
-	if (!j) fail_msg("no JSON: %s", b->in.data);
-	return j;
-}
-
 /* Content and finish reason of a plain or a streamed answer. */
 static void read_answer(const struct box *b, char *text, size_t cap, char *finish)
 {
-	const char *p = body(b), *end;
+	const char *p = box_body(b), *end;
 
 	*text = *finish = 0;
 	if (!strstr(b->in.data, "text/event-stream")) {
-		json_t *j = json(b), *c = json_array_get(json_object_get(j, "choices"), 0);
+		json_t *j = box_json(b), *c = json_array_get(json_object_get(j, "choices"), 0);
 
 		snprintf(text, cap, "%s", json_string_value(json_object_get(c, "text")));
 		snprintf(finish, 16, "%s", json_string_value(json_object_get(c, "finish_reason")));
@@ -256,8 +63,6 @@ static const struct {
 	{TEXT, "{\"prompt\":[]}", 400, "`prompt` must be a text or a list of token ids, not empty, or a list of these."},
 	{TEXT, "{\"prompt\":[[]]}", 400, "`prompt` must be a text or a list of token ids, not empty, or a list of these."},
 	{TEXT, "{\"prompt\":[\"\",\"a\"]}", 400, "`prompt` holds no tokens to start from."},
-	{TEXT, "{\"prompt\":[\"b\",\"a\"]}", 400, "`prompt` with more than one prompt is not supported yet."},
-	{TEXT, "{\"prompt\":[[1],[2]]}", 400, "`prompt` with more than one prompt is not supported yet."},
 	{TEXT, "{\"prompt\":{}}", 400, "`prompt` must be a text or a list of token ids, not empty, or a list of these."},
 	{TEXT, "{\"prompt\":[1,\"a\"]}", 400, "`prompt` must be a list of token ids."},
 	{TEXT, "{\"prompt\":[1,49152]}", 400, "Token id 49152 is out of vocabulary (49152 tokens)."},
@@ -301,10 +106,10 @@ static void test_errors(void **state)
 		json_t *j;
 		const char *message;
 
-		post(&b, errors[i].path, errors[i].body);
-		j = json(&b);
+		box_post(&b, errors[i].path, errors[i].body);
+		j = box_json(&b);
 		message = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
-		if (status(&b) != errors[i].status || !message || strcmp(message, errors[i].message) != 0)
+		if (box_status(&b) != errors[i].status || !message || strcmp(message, errors[i].message) != 0)
 			fail_msg("%s %s: %s", errors[i].path, errors[i].body, b.in.data);
 		json_decref(j);
 	}
@@ -317,18 +122,18 @@ static void test_not_ready(void **state)
 	struct box b;
 
 	box_open(&b, false);
-	post(&b, TEXT, "{\"prompt\":\"a\"}");
-	assert_int_equal(status(&b), 503);
+	box_post(&b, TEXT, "{\"prompt\":\"a\"}");
+	assert_int_equal(box_status(&b), 503);
 	assert_non_null(strstr(b.in.data, "Retry-After: 1\r\n"));
 	assert_non_null(strstr(b.in.data, "The model is not ready yet: "));
-	welcome(&b);
-	post(&b, TEXT, "{\"prompt\":\"a\",\"max_tokens\":1}");
+	box_welcome(&b);
+	box_post(&b, TEXT, "{\"prompt\":\"a\",\"max_tokens\":1}");
 	assert_int_equal(b.n_submits, 1);
 	b.api.draining = true;
-	give(&b, 5, FINISH_LENGTH);
-	assert_int_equal(status(&b), 200); /* what runs is finished */
-	post(&b, TEXT, "{\"prompt\":\"a\"}");
-	assert_int_equal(status(&b), 503);
+	box_give(&b, 5, FINISH_LENGTH);
+	assert_int_equal(box_status(&b), 200); /* what runs is finished */
+	box_post(&b, TEXT, "{\"prompt\":\"a\"}");
+	assert_int_equal(box_status(&b), 503);
 	box_close(&b);
 }
 
@@ -346,15 +151,15 @@ static void test_ready_before_welcome(void **state)
 		page_state(slots[i], PAGE_SERVING);
 		atomic_store(&slots[i]->heartbeat_ns, b.now);
 	}
-	atomic_store(&b.page->model_len_max, LEN_MAX);
-	post(&b, TEXT, "{\"prompt\":\"a\",\"max_tokens\":1}");
+	atomic_store(&b.page->model_len_max, BOX_LEN_MAX);
+	box_post(&b, TEXT, "{\"prompt\":\"a\",\"max_tokens\":1}");
 	assert_int_equal(b.n_submits, 0);
 	assert_int_equal(b.in.len, 0);
-	welcome(&b);
+	box_welcome(&b);
 	lives_step(b.lives, b.now);
 	assert_int_equal(b.n_submits, 1);
-	give(&b, 5, FINISH_LENGTH);
-	assert_int_equal(status(&b), 200);
+	box_give(&b, 5, FINISH_LENGTH);
+	assert_int_equal(box_status(&b), 200);
 	box_close(&b);
 }
 
@@ -366,30 +171,30 @@ static void test_submit(void **state)
 	struct box b;
 
 	box_open(&b, true);
-	post(&b, TEXT, "{\"prompt\":[1,2,3],\"model\":\"second\"}");
+	box_post(&b, TEXT, "{\"prompt\":[1,2,3],\"model\":\"second\"}");
 	assert_true(b.order.m.n_prompt == 3 && b.order.tokens[0] == 1 && b.order.tokens[2] == 3);
 	assert_true(b.order.m.n_output_max == 16 && b.order.m.n_output_min == 0); /* OpenAI's default */
 	assert_true(b.order.m.temperature == 1 && b.order.m.top_p == 1 && b.order.m.top_k == 0 && b.order.m.min_p == 0);
 	assert_true(b.order.m.n_logprobs == 0 && b.order.m.priority == 1u << 31 && b.order.m.cache_salt.n == 0);
 	assert_true(b.order.m.stop_ids.n >= 1 && b.order.stop_ids[0] == 2);
-	give(&b, 5, FINISH_LENGTH);
+	box_give(&b, 5, FINISH_LENGTH);
 
-	post(&b, TEXT,
+	box_post(&b, TEXT,
 	     "{\"prompt\":\"a<|im_end|>\",\"max_tokens\":1000000000000,\"min_tokens\":7,\"temperature\":1e-6,\"top_p\":0.5,\"top_k\":9,"
 	     "\"min_p\":0.25,\"seed\":-1,\"logprobs\":3,\"priority\":-2,\"cache_salt\":\"salt\",\"ignore_eos\":true,\"stop_token_ids\":[9,11]}");
 	assert_true(b.order.m.n_prompt == 2 && b.order.tokens[1] == 2); /* control tokens count in a raw prompt */
-	assert_true(b.order.m.n_output_max == LEN_MAX - 2 && b.order.m.n_output_min == 7);
+	assert_true(b.order.m.n_output_max == BOX_LEN_MAX - 2 && b.order.m.n_output_min == 7);
 	assert_true(b.order.m.temperature == 0 && b.order.m.top_p == 0.5f && b.order.m.top_k == 9 && b.order.m.min_p == 0.25f);
 	assert_true(b.order.m.seed == UINT64_MAX && b.order.m.n_logprobs == 4 && b.order.m.priority == (1u << 31) - 2);
 	assert_true(b.order.m.cache_salt.n == 4 && b.order.m.stop_ids.n == 2 && b.order.stop_ids[0] == 9 && b.order.stop_ids[1] == 11);
-	give(&b, 5, FINISH_LENGTH);
+	box_give(&b, 5, FINISH_LENGTH);
 
 	/* a chat may use all that is left; its users' control tokens are text */
-	post(&b, CHAT, MSG_("[{\"role\":\"developer\",\"content\":\"x\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<|im_end|>\"}]}]"));
-	assert_int_equal(b.order.m.n_output_max, LEN_MAX - b.order.m.n_prompt);
+	box_post(&b, CHAT, MSG_("[{\"role\":\"developer\",\"content\":\"x\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"<|im_end|>\"}]}]"));
+	assert_int_equal(b.order.m.n_output_max, BOX_LEN_MAX - b.order.m.n_prompt);
 	for (uint32_t i = 0; i < b.order.m.n_prompt; i++) n_end += b.order.tokens[i] == 2;
 	assert_int_equal(n_end, 2);
-	give(&b, 5, FINISH_LENGTH);
+	box_give(&b, 5, FINISH_LENGTH);
 	assert_int_equal(b.n_cancels, 0);
 	box_close(&b);
 }
@@ -399,7 +204,7 @@ static void test_prompt_lengths(void **state)
 	static const struct {
 		int n_prompt, status;
 		uint32_t output_max;
-	} rows[] = {{LEN_MAX - 1, 200, 1}, {LEN_MAX, 400, 0}, {LEN_MAX + 1, 400, 0}, {3 * LEN_MAX, 400, 0}};
+	} rows[] = {{BOX_LEN_MAX - 1, 200, 1}, {BOX_LEN_MAX, 400, 0}, {BOX_LEN_MAX + 1, 400, 0}, {3 * BOX_LEN_MAX, 400, 0}};
 	char text[8192];
 	struct box b;
 	size_t i;
@@ -410,12 +215,12 @@ static void test_prompt_lengths(void **state)
 		strcpy(text, "{\"max_tokens\":5,\"prompt\":[5");
 		for (k = 1; k < rows[i].n_prompt; k++) strcat(text, ",5");
 		strcat(text, "]}");
-		post(&b, TEXT, text);
+		box_post(&b, TEXT, text);
 		if (rows[i].status == 200) {
 			assert_int_equal(b.order.m.n_output_max, rows[i].output_max);
-			give(&b, 5, FINISH_LENGTH);
+			box_give(&b, 5, FINISH_LENGTH);
 		}
-		assert_int_equal(status(&b), rows[i].status);
+		assert_int_equal(box_status(&b), rows[i].status);
 		if (rows[i].status == 400) assert_non_null(strstr(b.in.data, "maximum context length is 256 tokens"));
 	}
 	box_close(&b);
@@ -451,14 +256,14 @@ static void test_answers(void **state)
 		for (stream = 0; stream < 2; stream++) {
 			snprintf(request, sizeof(request), "{\"prompt\":\"x\",\"max_tokens\":100,\"stream\":%s%s}", stream ? "true" : "false",
 				 answers[i].params);
-			post(&b, TEXT, request);
-			give(&b, TOKEN_NONE, FINISH_NONE);
-			if (stream) assert_int_equal(status(&b), 200); /* headers before the first token */
+			box_post(&b, TEXT, request);
+			box_give(&b, TOKEN_NONE, FINISH_NONE);
+			if (stream) assert_int_equal(box_status(&b), 200); /* headers before the first token */
 			else assert_int_equal(b.in.len, 0);
-			give_text(&b, answers[i].output);
+			box_give_text(&b, answers[i].output);
 			if (answers[i].end == FINISH_NONE) cancels++;
-			else give(&b, answers[i].last, answers[i].end);
-			pass(&b);
+			else box_give(&b, answers[i].last, answers[i].end);
+			box_pass(&b);
 			read_answer(&b, text, sizeof(text), finish);
 			if (strcmp(text, answers[i].text) != 0 || strcmp(finish, answers[i].finish) != 0)
 				fail_msg("row %zu, stream %d: \"%s\" %s", i, stream, text, finish);
@@ -477,11 +282,11 @@ static void test_cut_character(void **state)
 	struct box b;
 
 	token_vec_init(&ids, 16);
-	tokenizer_encode(tokenizer, "\xf0\x9f\xab\xa0", 4, false, &ids);
+	tokenizer_encode(box_tokenizer, "\xf0\x9f\xab\xa0", 4, false, &ids);
 	assert_true(ids.len > 1);
 	box_open(&b, true);
-	post(&b, TEXT, "{\"prompt\":\"x\"}");
-	give(&b, ids.ids[0], FINISH_LENGTH);
+	box_post(&b, TEXT, "{\"prompt\":\"x\"}");
+	box_give(&b, ids.ids[0], FINISH_LENGTH);
 	read_answer(&b, text, sizeof(text), finish);
 	assert_string_equal(text, "\xef\xbf\xbd");
 	box_close(&b);
@@ -493,9 +298,9 @@ static void test_usage(void **state)
 	struct box b;
 
 	box_open(&b, true);
-	post(&b, TEXT, "{\"prompt\":[1,2,3],\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
-	give(&b, 5, FINISH_NONE);
-	give(&b, 2, FINISH_STOP);
+	box_post(&b, TEXT, "{\"prompt\":[1,2,3],\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+	box_give(&b, 5, FINISH_NONE);
+	box_give(&b, 2, FINISH_STOP);
 	assert_non_null(strstr(b.in.data, "\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":2,\"total_tokens\":5,"
 					  "\"prompt_tokens_details\":{\"cached_tokens\":2}}}\n\n"));
 	box_close(&b);
@@ -506,9 +311,9 @@ static void test_stop_token(void **state)
 	struct box b;
 
 	box_open(&b, true);
-	post(&b, TEXT, "{\"prompt\":[1,2,3],\"stop_token_ids\":[9]}");
-	give(&b, 5, FINISH_NONE);
-	give(&b, 9, FINISH_STOP);
+	box_post(&b, TEXT, "{\"prompt\":[1,2,3],\"stop_token_ids\":[9]}");
+	box_give(&b, 5, FINISH_NONE);
+	box_give(&b, 9, FINISH_STOP);
 	assert_non_null(strstr(b.in.data, "\"finish_reason\":\"stop\",\"stop_reason\":9"));
 	box_close(&b);
 }
@@ -530,22 +335,22 @@ static void test_refusals(void **state)
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		for (stream = 0; stream < 2; stream++) {
 			snprintf(request, sizeof(request), "{\"prompt\":\"x\",\"stream\":%s}", stream ? "true" : "false");
-			post(&b, TEXT, request);
-			refuse(&b, rows[i].reason, "Because of 5 blocks.");
-			assert_int_equal(status(&b), rows[i].status); /* a stream has not begun: a status, too */
+			box_post(&b, TEXT, request);
+			box_refuse(&b, rows[i].reason, "Because of 5 blocks.");
+			assert_int_equal(box_status(&b), rows[i].status); /* a stream has not begun: a status, too */
 			assert_non_null(strstr(b.in.data, "{\"error\":{\"message\":\"Because of 5 blocks.\""));
 			assert_int_equal(strstr(b.in.data, "Retry-After") != NULL, rows[i].status == 503);
 		}
 	}
-	post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true}");
-	give(&b, 5, FINISH_NONE);
-	refuse(&b, REFUSAL_POISON, "Bad.");
-	assert_int_equal(status(&b), 200);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true}");
+	box_give(&b, 5, FINISH_NONE);
+	box_refuse(&b, REFUSAL_POISON, "Bad.");
+	assert_int_equal(box_status(&b), 200);
 	assert_non_null(strstr(b.in.data, "data: {\"error\":{\"message\":\"Bad.\",\"type\":\"InternalServerError\",\"param\":null,\"code\":500}}\n\n"
 					  "data: [DONE]\n\n"));
-	post(&b, TEXT, "{\"prompt\":\"x\"}");
-	give(&b, TOKEN_NONE, FINISH_ABORT);
-	assert_int_equal(status(&b), 500);
+	box_post(&b, TEXT, "{\"prompt\":\"x\"}");
+	box_give(&b, TOKEN_NONE, FINISH_ABORT);
+	assert_int_equal(box_status(&b), 500);
 	box_close(&b);
 }
 
@@ -558,14 +363,14 @@ static void test_client_gone(void **state)
 	for (i = 0; i < 2; i++) {
 		for (begun = 0; begun < 2; begun++) {
 			box_open(&b, true);
-			post(&b, TEXT, requests[i]);
-			if (begun) give(&b, 5, FINISH_NONE);
+			box_post(&b, TEXT, requests[i]);
+			if (begun) box_give(&b, 5, FINISH_NONE);
 			conn_eof(b.conn, b.now);
 			assert_true(conn_is_dead(b.conn));
 			assert_int_equal(b.api.gens.len, 0);
-			pass(&b);
+			box_pass(&b);
 			assert_int_equal(b.n_cancels, 1);
-			give(&b, 6, FINISH_NONE); /* what is still under way finds nobody */
+			box_give(&b, 6, FINISH_NONE); /* what is still under way finds nobody */
 			box_close(&b);
 		}
 	}
@@ -574,20 +379,20 @@ static void test_client_gone(void **state)
 static void test_too_many(void **state)
 {
 	struct box b;
-	struct live *held[4];
+	struct live *held[BOX_REQUESTS];
 	int i;
 
 	box_open(&b, true);
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < BOX_REQUESTS; i++) {
 		uint32_t token = 1;
 		struct msg_submit m = {.tokens = view_of(&token, 1), .n_prompt = 1, .n_output_max = 1};
 
 		held[i] = lives_start(b.lives, &m, NULL, b.now);
 	}
-	post(&b, TEXT, "{\"prompt\":\"x\"}");
-	assert_int_equal(status(&b), 503);
+	box_post(&b, TEXT, "{\"prompt\":\"x\"}");
+	assert_int_equal(box_status(&b), 503);
 	assert_non_null(strstr(b.in.data, "Retry-After: 1\r\n"));
-	for (i = 0; i < 4; i++) lives_cancel(b.lives, held[i]);
+	for (i = 0; i < BOX_REQUESTS; i++) lives_cancel(b.lives, held[i]);
 	box_close(&b);
 }
 
@@ -601,18 +406,18 @@ static void test_stalled_reader(void **state)
 
 	memset(filler, ' ', 300 * KIB);
 	box_open(&b, true);
-	post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true,\"max_tokens\":250}");
-	give(&b, TOKEN_NONE, FINISH_NONE);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true,\"max_tokens\":250}");
+	box_give(&b, TOKEN_NONE, FINISH_NONE);
 	b.reads = false;
 	strbuf_append(conn_out(b.conn), filler, 300 * KIB); /* as if earlier chunks were still unsent */
 	conn_touched(b.conn);
-	for (i = 0; i < 200; i++) give(&b, 26843, FINISH_NONE);
+	for (i = 0; i < 200; i++) box_give(&b, 26843, FINISH_NONE);
 	assert_int_equal(conn_unsent(b.conn), 300 * KIB);
 	b.reads = true;
 	strbuf_reset(&b.in);
-	pass(&b);
-	pass(&b);
-	give(&b, 26843, FINISH_LENGTH);
+	box_pass(&b);
+	box_pass(&b);
+	box_give(&b, 26843, FINISH_LENGTH);
 	assert_int_equal(b.api.gens.len, 0);
 	for (const char *p = b.in.data; (p = strstr(p, "data: {")); p++) n++;
 	if (n != 3) fail_msg("%zu chunks: %s", n, b.in.data + 300 * KIB);
@@ -625,19 +430,19 @@ static void test_comments(void **state)
 	struct box b;
 
 	box_open(&b, true);
-	post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true}");
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true}");
 	b.now += 200 * NS_PER_MS; /* no word from the executor: the headers go out all the same */
-	pass(&b);
-	assert_int_equal(status(&b), 200);
+	box_pass(&b);
+	assert_int_equal(box_status(&b), 200);
 	b.now += 14 * NS_PER_S;
 	gens_tick(&b.api, b.now);
-	pass(&b);
-	assert_null(strstr(body(&b), ": \n\n"));
+	box_pass(&b);
+	assert_null(strstr(box_body(&b), ": \n\n"));
 	b.now += 2 * NS_PER_S;
 	gens_tick(&b.api, b.now);
-	pass(&b);
-	assert_string_equal(body(&b), "4\r\n: \n\n\r\n");
-	give(&b, 5, FINISH_LENGTH);
+	box_pass(&b);
+	assert_string_equal(box_body(&b), "4\r\n: \n\n\r\n");
+	box_give(&b, 5, FINISH_LENGTH);
 	box_close(&b);
 }
 
@@ -648,12 +453,12 @@ static void test_tokens(void **state)
 	struct box b;
 
 	box_open(&b, true);
-	post(&b, "/tokenize", "{\"prompt\":\"Hi there\",\"return_token_strs\":true}");
-	assert_string_equal(body(&b), "{\"count\":2,\"max_model_len\":256,\"tokens\":[26843,665],\"token_strs\":[\"Hi\",\" there\"]}");
-	post(&b, "/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":false}");
-	assert_string_equal(body(&b), "{\"count\":6,\"max_model_len\":256,\"tokens\":[1,4093,198,26843,2,198],\"token_strs\":null}");
-	post(&b, "/detokenize", "{\"tokens\":[26843,665,2]}");
-	assert_string_equal(body(&b), "{\"prompt\":\"Hi there<|im_end|>\"}");
+	box_post(&b, "/tokenize", "{\"prompt\":\"Hi there\",\"return_token_strs\":true}");
+	assert_string_equal(box_body(&b), "{\"count\":2,\"max_model_len\":256,\"tokens\":[26843,665],\"token_strs\":[\"Hi\",\" there\"]}");
+	box_post(&b, "/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":false}");
+	assert_string_equal(box_body(&b), "{\"count\":6,\"max_model_len\":256,\"tokens\":[1,4093,198,26843,2,198],\"token_strs\":null}");
+	box_post(&b, "/detokenize", "{\"tokens\":[26843,665,2]}");
+	assert_string_equal(box_body(&b), "{\"prompt\":\"Hi there<|im_end|>\"}");
 	box_close(&b);
 }
 
@@ -687,21 +492,21 @@ static void test_get(void **state)
 		strbuf_reset(&b.in);
 		snprintf(text, sizeof(text), "%s HTTP/1.1\r\nHost: x\r\nAccess-Control-Request-Headers: authorization,content-type\r\n\r\n", rows[i].request);
 		conn_input(b.conn, text, strlen(text), b.now);
-		pass(&b);
-		if (status(&b) != rows[i].status || !strstr(b.in.data, rows[i].part)) fail_msg("%s: %s", rows[i].request, b.in.data);
+		box_pass(&b);
+		if (box_status(&b) != rows[i].status || !strstr(b.in.data, rows[i].part)) fail_msg("%s: %s", rows[i].request, b.in.data);
 	}
 	box_close(&b);
 }
 
 static int setup(void **state)
 {
-	tokenizer = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "smollm", "<|im_start|>", "<|im_end|>");
-	return tokenizer ? 0 : -1;
+	box_tokenizer = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "smollm", "<|im_start|>", "<|im_end|>");
+	return box_tokenizer ? 0 : -1;
 }
 
 static int teardown(void **state)
 {
-	tokenizer_free(tokenizer);
+	tokenizer_free(box_tokenizer);
 	return 0;
 }
 
