@@ -6,8 +6,7 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
-
-struct gguf;
+#include "common/gguf.h"
 
 enum tokbytes_kind {
 	TOKBYTES_PLAIN,   /* text */
@@ -23,7 +22,27 @@ struct tokbytes {
 	uint8_t *kinds; /* (n) enum tokbytes_kind */
 };
 
-/* Kinds of vocabulary: "gpt2" (byte-level BPE) and "llama" (SentencePiece: U+2581 is a space, <0xNN> a byte). */
+/* How a vocabulary's file spells bytes. */
+enum tokbytes_spelling {
+	TOKBYTES_GPT2, /* each byte as one printable character: "\xc4\xa0the" is " the" */
+	TOKBYTES_LLAMA /* SentencePiece: U+2581 is a space, a token <0xNN> a byte */
+};
+
+/* A vocabulary as lists, whatever file it came from. */
+struct tokbytes_lists {
+	const char *file; /* for messages */
+	enum tokbytes_spelling spelling;
+	const struct gguf_str *tokens;
+	size_t n_tokens;
+	const int32_t *types; /* GGUF's numbers, n_tokens of them; NULL: all are normal */
+};
+
+/* By the name that tokenizer.ggml.model gives it: "gpt2", "llama". */
+bool tokbytes_spelling_parse(struct gguf_str name, enum tokbytes_spelling *out);
+
+/* ST_INVALID: no tokens, or types with unknown numbers; ST_LIMIT: more than the limits in tokbytes.c. */
+int tokbytes_from_lists(struct tokbytes **out, const struct tokbytes_lists *l, struct errbuf *err) MUST_CHECK;
+/* From the keys tokenizer.ggml.model, tokens and token_type. */
 int tokbytes_from_gguf(struct tokbytes **out, const struct gguf *g, struct errbuf *err) MUST_CHECK;
 void tokbytes_free(struct tokbytes *t);
 
