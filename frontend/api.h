@@ -76,6 +76,11 @@ bool api_token_list(const struct api *a, const char *name, const json_t *list, s
 /* Handlers. */
 void api_chat(struct api *a, struct http_request *r);
 void api_completions(struct api *a, struct http_request *r);
+void api_responses(struct api *a, struct http_request *r);
+void api_responses_count(struct api *a, struct http_request *r);
+void api_responses_stored(struct api *a, struct http_request *r);
+void api_messages(struct api *a, struct http_request *r);
+void api_messages_count(struct api *a, struct http_request *r);
 void api_models(struct api *a, struct http_request *r);
 void api_model(struct api *a, struct http_request *r);
 void api_tokenize(struct api *a, struct http_request *r);

@@ -4,9 +4,11 @@
  * answer_messages.c. Errors below this path have Anthropic's shape (apierr.c). What is unknown is ignored, as everywhere; what asks for
  * something that runs on Anthropic's servers (mcp_servers, container) is refused by name. */
 #include "frontend/answer.h"
+#include "frontend/api.h"
 #include "frontend/chatbody.h"
-#include "frontend/endpoint.h"
+#include "frontend/gen.h"
 #include "frontend/msgblocks.h"
+#include "frontend/prep.h"
 
 #include <string.h>
 
@@ -185,3 +187,30 @@ const struct endpoint ENDPOINT_MESSAGES = {
 	.shape = &ANSWER_MESSAGES,
 };
 
+
+/* Only counts, so it needs no max_tokens. */
+static const struct endpoint counting = {
+	.params = PARAMS_CHAT,
+	.translate = translate,
+	.names = names,
+};
+
+void api_messages(struct api *a, struct http_request *r)
+{
+	gen_serve(a, r, &ENDPOINT_MESSAGES);
+}
+
+static void on_counted(struct api *a, struct http_request *r, struct prep *p)
+{
+	strbuf_printf(&a->scratch, "{\"input_tokens\":%zu}", p->prompts[0].ids.len);
+	prep_free(p);
+	api_answer_json(a, r);
+}
+
+void api_messages_count(struct api *a, struct http_request *r)
+{
+	struct apierr e = {0};
+
+	if (api_is_ready(a, &e)) prep_start(a, r, &counting, on_counted);
+	else apierr_answer(&e, r);
+}

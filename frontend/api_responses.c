@@ -3,8 +3,10 @@
  * A request is translated into one of /v1/chat/completions (responses_translate()), which then goes the common way; how the answer looks is
  * answer_responses.c. What would need stored responses is refused by name: previous_response_id, conversation, background, prompt. */
 #include "frontend/answer.h"
+#include "frontend/api.h"
 #include "frontend/chatbody.h"
-#include "frontend/endpoint.h"
+#include "frontend/gen.h"
+#include "frontend/prep.h"
 #include "frontend/respitems.h"
 
 #include <string.h>
@@ -259,3 +261,28 @@ const struct endpoint ENDPOINT_RESPONSES = {
 	.names = names,
 	.shape = &ANSWER_RESPONSES,
 };
+
+void api_responses(struct api *a, struct http_request *r)
+{
+	gen_serve(a, r, &ENDPOINT_RESPONSES);
+}
+
+static void on_counted(struct api *a, struct http_request *r, struct prep *p)
+{
+	strbuf_printf(&a->scratch, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", p->prompts[0].ids.len);
+	prep_free(p);
+	api_answer_json(a, r);
+}
+
+void api_responses_count(struct api *a, struct http_request *r)
+{
+	struct apierr e = {0};
+
+	if (api_is_ready(a, &e)) prep_start(a, r, &ENDPOINT_RESPONSES, on_counted);
+	else apierr_answer(&e, r);
+}
+
+void api_responses_stored(struct api *a, struct http_request *r)
+{
+	apierr_send(r, 404, NULL, "There is no such response: responses are not stored here.");
+}

@@ -178,6 +178,7 @@ static enum http_method conn_method(uint8_t m)
 	case HTTP_HEAD: return METHOD_HEAD;
 	case HTTP_POST: return METHOD_POST;
 	case HTTP_OPTIONS: return METHOD_OPTIONS;
+	case HTTP_DELETE: return METHOD_DELETE;
 	default: return METHOD_OTHER;
 	}
 }

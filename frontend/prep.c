@@ -283,6 +283,7 @@ static void prep_finish(struct prep *p, struct http_request *r)
 	struct api *a = (struct api *)p->api;
 
 	if (p->error.status) {
+		apierr_rename(&p->error, p->endpoint->names);
 		apierr_answer(&p->error, r);
 		prep_free(p);
 		return;

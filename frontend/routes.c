@@ -17,6 +17,13 @@ static const struct route {
 } routes[] = {
 	{METHOD_POST, "/v1/chat/completions", api_chat},
 	{METHOD_POST, "/v1/completions", api_completions},
+	{METHOD_POST, "/v1/responses", api_responses},
+	{METHOD_POST, "/v1/responses/input_tokens", api_responses_count},
+	{METHOD_GET, "/v1/responses/", api_responses_stored},
+	{METHOD_DELETE, "/v1/responses/", api_responses_stored},
+	{METHOD_POST, "/v1/responses/", api_responses_stored},
+	{METHOD_POST, "/v1/messages", api_messages},
+	{METHOD_POST, "/v1/messages/count_tokens", api_messages_count},
 	{METHOD_GET, "/v1/models", api_models},
 	{METHOD_GET, "/v1/models/", api_model},
 	{METHOD_POST, "/tokenize", api_tokenize},
@@ -107,7 +114,8 @@ static void answer_405(struct http_request *r, int allowed)
 {
 	char extra[96];
 
-	snprintf(extra, sizeof(extra), "Allow: %s%sOPTIONS\r\n", allowed & METHOD_GET ? "GET, HEAD, " : "", allowed & METHOD_POST ? "POST, " : "");
+	snprintf(extra, sizeof(extra), "Allow: %s%s%sOPTIONS\r\n", allowed & METHOD_GET ? "GET, HEAD, " : "", allowed & METHOD_POST ? "POST, " : "",
+		 allowed & METHOD_DELETE ? "DELETE, " : "");
 	apierr_send(r, 405, extra, "This method is not allowed for this path.");
 }
 
