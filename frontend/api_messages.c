@@ -66,9 +66,10 @@ static bool read_thinking(struct chatbody *c, const json_t *body)
 	bool thinks = strcmp(type_of(thinking), "disabled") != 0;
 
 	if (effort && !json_is_null(effort)) {
-		if (!json_is_string(effort))
-			return apierr_set(c->e, 400, "output_config.effort", "`output_config.effort` must be a string.");
-		chatbody_kwarg(c, "reasoning_effort", json_incref(effort));
+		bool is_max = json_is_string(effort) && strcmp(json_string_value(effort), "max") == 0;
+
+		/* chat's greatest effort has another name */
+		chatbody_set(c, "reasoning_effort", is_max ? json_string("xhigh") : json_incref(effort));
 	}
 	if (!thinking || json_is_null(thinking)) return true;
 	if (!type_of(thinking)[0]) return apierr_set(c->e, 400, "thinking", "`thinking` must be an object with a `type`.");

@@ -27,6 +27,7 @@ static const struct apierr_name names[] = {
 	{"response_format", "text.format"},
 	{"verbosity", "text.verbosity"},
 	{"logprobs", "include"},
+	{"reasoning_effort", "reasoning.effort"},
 	{NULL, NULL},
 };
 
@@ -140,9 +141,8 @@ static bool read_reasoning(struct chatbody *c, const json_t *body)
 	if (!reasoning || json_is_null(reasoning)) return true;
 	if (!json_is_object(reasoning)) return apierr_set(c->e, 400, "reasoning", "`reasoning` must be an object.");
 	if (!effort || json_is_null(effort)) return true;
-	if (!json_is_string(effort)) return apierr_set(c->e, 400, "reasoning.effort", "`reasoning.effort` must be a string.");
-	thinks = strcmp(json_string_value(effort), "none") != 0;
-	chatbody_kwarg(c, "reasoning_effort", json_incref(effort));
+	chatbody_set(c, "reasoning_effort", json_incref(effort));
+	thinks = !json_is_string(effort) || strcmp(json_string_value(effort), "none") != 0;
 	chatbody_kwarg(c, "enable_thinking", json_boolean(thinks));
 	chatbody_kwarg(c, "thinking", json_boolean(thinks));
 	return true;
