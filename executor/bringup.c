@@ -52,6 +52,8 @@ static int bringup_on_hello(struct bringup *b, struct errbuf *err)
 		ready = ready && r.state == RPC_WORKER_READY && (i == 0 || r.n_blocks == b->n_blocks);
 		b->n_blocks = r.n_blocks;
 		b->model_len_max = r.model_len_max;
+		b->vocab = r.vocab;
+		b->dim = r.dim;
 	}
 	bringup_move(b, ready ? BRINGUP_RESET : BRINGUP_LOAD);
 	return ST_OK;
@@ -67,6 +69,8 @@ static int bringup_on_load(struct bringup *b, struct errbuf *err)
 
 		if (rpc_load_reply_unpack(&r, a->body, a->body_len) != ST_OK) return bringup_bad_body(b, i, err);
 		b->model_len_max = min_u32(b->model_len_max, r.model_len_max);
+		b->vocab = r.vocab;
+		b->dim = r.dim;
 	}
 	bringup_move(b, BRINGUP_PROFILE);
 	return ST_OK;

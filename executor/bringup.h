@@ -29,7 +29,7 @@ struct bringup {
 	uint64_t alive; /* bit a rank */
 	bool call_due;  /* the state's call has not been made yet */
 	uint64_t n_blocks;
-	uint32_t model_len_max;
+	uint32_t model_len_max, vocab, dim;
 };
 
 void bringup_init(struct bringup *b, uint64_t epoch, uint32_t n_ranks);

@@ -2,7 +2,6 @@
 #include "executor/collective.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 void collective_init(struct collective *c, uint32_t n_ranks)
@@ -57,16 +56,4 @@ int collective_on_reply(struct collective *c, const struct msg_rpc_reply *m, str
 	if (++c->n_arrived < c->n_ranks) return ST_AGAIN;
 	c->running = false;
 	return ST_OK;
-}
-
-int collective_check(struct collective *c, uint64_t now, struct errbuf *err)
-{
-	char missing[160] = "";
-	size_t at = 0;
-
-	if (!c->running || now < c->deadline_ns) return ST_OK;
-	c->running = false;
-	for (uint32_t i = 0; i < c->n_ranks && at + 8 < sizeof(missing); i++)
-		if (!c->answers[i].arrived) at += (size_t)snprintf(missing + at, sizeof(missing) - at, "%s%u", at ? ", " : "", i);
-	return err_set(err, ST_TIMEOUT, "%s: no answer from worker %s in time", c->method, missing);
 }

@@ -29,15 +29,12 @@ struct collective {
 
 void collective_init(struct collective *c, uint32_t n_ranks);
 
-/* Starts a call and fills *m (views into c) for the step ring. timeout_ns 0: no limit. An earlier call is forgotten. */
+/* Starts a call and fills *m (views into c) for the step ring. timeout_ns 0: no limit; else the caller looks at deadline_ns. An earlier call is forgotten. */
 void collective_call(struct collective *c, uint64_t epoch, const char *method, const void *args, size_t args_len, uint64_t now,
 		     uint64_t timeout_ns, struct msg *m);
 
 /* ST_AGAIN: more answers are to come. ST_OK: all are there. Another code: a rank failed; err names it, the method and the
  * reason. ST_NOT_FOUND: an answer to no call of ours, ignored. */
 int collective_on_reply(struct collective *c, const struct msg_rpc_reply *m, struct errbuf *err) MUST_CHECK;
-
-/* ST_TIMEOUT when the deadline passed; err names the ranks that did not answer. */
-int collective_check(struct collective *c, uint64_t now, struct errbuf *err) MUST_CHECK;
 
 #endif

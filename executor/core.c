@@ -9,11 +9,14 @@
  * the step that filled it has come. Results find their request by the number of its stay in the slot. */
 #include "executor/core_impl.h"
 
+#include <math.h>
 #include <stdio.h>
 
-/* Tokens of one request: all of them and their block numbers go into one step, which may be half of the step ring. */
-#define CORE_LEN_MAX (LIMIT_STEP_RING_BYTES / 2 / 5)
-_Static_assert(CORE_LEN_MAX <= LIMIT_TOKENS, "a message has room for them");
+/* Tokens of one request: all of them and their block numbers (a sixteenth) go into one step, which may be half of the step ring, with
+ * its lists and grammar, and with what else runs: at most a MiB, seven columns of LIMIT_SEQS. */
+#define CORE_STEP_REST (LIMIT_GRAMMAR_BYTES + 4 * (LIMIT_STOP_IDS + 2 * LIMIT_BIAS + LIMIT_ALLOWED) + MIB)
+#define CORE_LEN_MAX ((uint32_t)((LIMIT_STEP_RING_BYTES / 2 - CORE_STEP_REST) / 5))
+_Static_assert(LIMIT_STEP_RING_BYTES / 2 / 5 <= LIMIT_TOKENS, "a message has room for them");
 
 struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 {
@@ -30,6 +33,7 @@ struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 	c->len_max = c->model_len_max = UINT32_MAX;
 	kvpool_init(&c->pool, 0, cfg->prefix_cache);
 	seqs_init(&c->seqs);
+	sched_init(c);
 	list_init(&c->lanes_open);
 	c->slots = mem_array(struct slot, c->cfg.seqs_max);
 	c->slots_free = mem_array(uint32_t, c->cfg.seqs_max);
@@ -158,16 +162,18 @@ void core_drain(struct core *c)
 	c->draining = true;
 }
 
-void core_on_workers_ready(struct core *c, uint32_t n_blocks, uint32_t model_len_max, uint64_t now)
+void core_on_workers_ready(struct core *c, const struct core_workers *w, uint64_t now)
 {
+	uint32_t model_len_max = min_u32(w->model_len_max, CORE_LEN_MAX);
 	size_t state;
 
 	if (c->ready) core_on_workers_lost(c, now); /* they started anew, so what they held is gone */
-	model_len_max = min_u32(model_len_max, CORE_LEN_MAX);
-	if (c->model_len_max != model_len_max || c->pool.n_blocks != n_blocks) route_welcome_all(c);
-	core_new_pool(c, n_blocks);
+	if (c->model_len_max != model_len_max || c->pool.n_blocks != w->n_blocks) route_welcome_all(c);
+	core_new_pool(c, w->n_blocks);
+	c->vocab = w->vocab;
+	c->dim = w->dim;
 	c->model_len_max = model_len_max;
-	c->len_max = (uint32_t)min_u64(model_len_max, (uint64_t)n_blocks * KVPOOL_BLOCK);
+	c->len_max = (uint32_t)min_u64(model_len_max, (uint64_t)w->n_blocks * KVPOOL_BLOCK);
 	c->ready = c->was_ready = true;
 	for (state = SEQ_WAITING; state < SEQ_DONE; state++) {
 		LIST_EACH(&c->seqs.in_state[state], it, nx) admit_recheck(c, CONTAINER_OF(it, struct seq, link));
@@ -211,21 +217,36 @@ static void core_publish(struct core *c, struct seq *s, uint32_t end)
 					  s->tokens + (size_t)s->n_published * KVPOOL_BLOCK);
 }
 
+/* A request ends because of what the workers found. */
+static void core_on_failure(struct core *c, struct seq *s, uint32_t token)
+{
+	uint32_t n = seq_n_output(s);
+	char text[192];
+
+	if (token == TOKEN_NOT_ALLOWED)
+		snprintf(text, sizeof(text),
+			 "After %u output tokens no token may follow: the grammar, the allowed token ids, logit_bias and min_tokens "
+			 "leave none together.",
+			 n);
+	else if (token == TOKEN_BAD_GRAMMAR)
+		snprintf(text, sizeof(text), "The engine cannot follow this request's grammar after %u output tokens.", n);
+	else
+		snprintf(text, sizeof(text), "The model gave no usable logits for this request after %u output tokens.", n);
+	core_refuse(c, s, token == TOKEN_NOT_ALLOWED || token == TOKEN_BAD_GRAMMAR ? REFUSAL_INVALID : REFUSAL_NUMERIC, text);
+}
+
 static void core_on_token(struct core *c, struct seq *s, const struct msg_step_result *m, uint32_t row, uint32_t top_at)
 {
 	uint32_t token = col_u32(m->tokens, row);
 	enum finish finish;
-	char text[128];
 
-	if (token == UINT32_MAX) {
-		snprintf(text, sizeof(text), "The model gave no usable logits for this request after %u output tokens.",
-			 seq_n_output(s));
-		core_refuse(c, s, REFUSAL_NUMERIC, text);
+	if (token >= TOKEN_FAILED) {
+		core_on_failure(c, s, token);
 		return;
 	}
 	s->n_pending--;
 	seq_append(s, token);
-	seq_append_top(s, col_u32(m->ranks, row), col_u32(m->n_top, row), m->top_ids, m->top_logprobs, top_at);
+	seq_append_top(s->logprobs, col_u32(m->ranks, row), col_u32(m->n_top, row), m->top_ids, m->top_logprobs, top_at);
 	c->stats.generation_tokens++;
 	suspect_clear(c, s);
 	route_dirty(s);
@@ -233,13 +254,47 @@ static void core_on_token(struct core *c, struct seq *s, const struct msg_step_r
 	if (finish != FINISH_NONE) core_finish(c, s, finish);
 }
 
-/* The result has the rows of the step: shapes and slots. */
-static bool core_is_result_of(const struct msg_step_result *m, const struct step_rec *rec)
+/* Log-probabilities of prompt tokens. False when the request is over: a row is unusable. */
+static bool core_on_prompt_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_row *row,
+			       uint32_t at, uint32_t top_at)
+{
+	uint32_t i, n_top;
+
+	for (i = 0; i < row->n_prompt; i++, top_at += n_top) {
+		n_top = col_u32(m->prompt_n_top, at + i);
+		if (row->prompt_at + i < seq_n_prompt_known(s)) continue; /* its frontend had it already */
+		if (col_u32(m->prompt_ranks, at + i) == 0) {
+			core_on_failure(c, s, TOKEN_NO_LOGITS);
+			return false;
+		}
+		seq_append_top(s->prompt_logprobs, col_u32(m->prompt_ranks, at + i), n_top, m->prompt_top_ids,
+			       m->prompt_top_logprobs, top_at);
+		route_dirty(s);
+	}
+	return true;
+}
+
+static void core_on_pooled(struct core *c, struct seq *s, const struct msg_step_result *m, uint32_t at)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->dim; i++) {
+		if (isfinite(col_f32(m->pooled, at + i))) continue;
+		core_refuse(c, s, REFUSAL_NUMERIC, "The model gave no usable hidden state for this request.");
+		return;
+	}
+	s->n_pooled = c->dim;
+	s->pooled = mem_dup((const char *)m->pooled.data + at * sizeof(float), c->dim, sizeof(float));
+	core_finish(c, s, FINISH_STOP);
+}
+
+/* The drawn rows of the result are those of the step: shapes and slots. */
+static bool core_has_samples(const struct msg_step_result *m, const struct step_rec *rec)
 {
 	uint64_t n_top = 0;
 	uint32_t i, row = 0;
 
-	if (m->status || m->slots.n != rec->n_samples || m->tokens.n != rec->n_samples || m->n_top.n != rec->n_samples ||
+	if (m->slots.n != rec->n_samples || m->tokens.n != rec->n_samples || m->n_top.n != rec->n_samples ||
 	    m->ranks.n != rec->n_samples)
 		return false;
 	for (i = 0; i < rec->n_rows; i++) {
@@ -250,32 +305,87 @@ static bool core_is_result_of(const struct msg_step_result *m, const struct step
 	return n_top == m->top_ids.n && n_top == m->top_logprobs.n;
 }
 
-void core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now)
+/* Likewise those of prompts. */
+static bool core_has_prompt_rows(const struct msg_step_result *m, const struct step_rec *rec)
+{
+	uint32_t i, row = 0, n = rec->n_prompt_tokens;
+	uint64_t n_top = 0;
+
+	if (m->prompt_slots.n != rec->n_prompt_rows || m->prompt_starts.n != rec->n_prompt_rows ||
+	    m->n_prompt_tokens.n != rec->n_prompt_rows || m->prompt_n_top.n != n || m->prompt_ranks.n != n)
+		return false;
+	for (i = 0; i < rec->n_rows; i++) {
+		const struct step_row *r = &rec->rows[i];
+
+		if (!r->n_prompt) continue;
+		if (col_u32(m->prompt_slots, row) != r->slot || col_u32(m->prompt_starts, row) != r->prompt_at ||
+		    col_u32(m->n_prompt_tokens, row) != r->n_prompt)
+			return false;
+		row++;
+	}
+	for (i = 0; i < n; i++) {
+		if (col_u32(m->prompt_n_top, i) > LIMIT_TOP_LOGPROBS + 1) return false;
+		n_top += col_u32(m->prompt_n_top, i);
+	}
+	return n_top == m->prompt_top_ids.n && n_top == m->prompt_top_logprobs.n;
+}
+
+/* Likewise the pooled ones. */
+static bool core_has_pooled(const struct core *c, const struct msg_step_result *m, const struct step_rec *rec)
+{
+	uint32_t i, row = 0;
+
+	if (m->pooled_slots.n != rec->n_pooled || m->pooled.n != (uint64_t)rec->n_pooled * c->dim) return false;
+	for (i = 0; i < rec->n_rows; i++)
+		if (rec->rows[i].pool && col_u32(m->pooled_slots, row++) != rec->rows[i].slot) return false;
+	return true;
+}
+
+/* Where a row's parts begin in the columns of a result. */
+struct core_cursor {
+	uint32_t sample, top, prompt, prompt_top, pooled;
+};
+
+/* What a row of the step gave. s is NULL when the request has left the slot. */
+static void core_on_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_row *row,
+			const struct core_cursor *at)
+{
+	if (!s) {
+		c->stats.tokens_discarded += row->sample;
+		return;
+	}
+	core_publish(c, s, row->end);
+	if (row->n_prompt && !core_on_prompt_row(c, s, m, row, at->prompt, at->prompt_top)) return;
+	if (row->sample) core_on_token(c, s, m, at->sample, at->top);
+	if (row->pool) core_on_pooled(c, s, m, at->pooled);
+}
+
+bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now)
 {
 	const struct step_rec *rec = core_oldest_step(c);
-	uint32_t i, row = 0, top_at = 0;
+	struct core_cursor at = {0};
+	uint32_t i, k;
 
 	if (m->epoch != c->cfg.epoch || !rec || m->number < rec->number) {
 		c->stats.dropped_stale++;
-		return;
+		return true;
 	}
-	if (m->number > rec->number || !core_is_result_of(m, rec)) {
+	if (m->number > rec->number || m->status || !core_has_samples(m, rec) || !core_has_prompt_rows(m, rec) ||
+	    !core_has_pooled(c, m, rec)) {
 		c->stats.results_bad++;
-		return;
+		return false;
 	}
 	for (i = 0; i < rec->n_rows; i++) {
-		struct seq *s = core_row_seq(c, &rec->rows[i]);
+		const struct step_row *row = &rec->rows[i];
 
-		if (s) core_publish(c, s, rec->rows[i].end);
-		if (!rec->rows[i].sample) continue;
-		if (s)
-			core_on_token(c, s, m, row, top_at);
-		else
-			c->stats.tokens_discarded++;
-		top_at += col_u32(m->n_top, row++);
+		core_on_row(c, core_row_seq(c, row), m, row, &at);
+		if (row->sample) at.top += col_u32(m->n_top, at.sample++);
+		for (k = 0; k < row->n_prompt; k++) at.prompt_top += col_u32(m->prompt_n_top, at.prompt++);
+		if (row->pool) at.pooled += c->dim;
 	}
 	c->rec_first = (c->rec_first + 1) % c->cfg.steps_in_flight_max;
 	c->n_recs--;
+	return true;
 }
 
 /* Decisions. */

@@ -16,6 +16,11 @@
  *   everything from the frontend's position on is sent again (from the request's own tokens, log-probabilities included); when
  *   the frontend has tokens that the core has not (the core is a successor), they are taken over and run as prompt. Prompt and
  *   parameters stay those of the first submit. One whose tokens already hold the end is answered by the row that says so.
+ * - log-probabilities of the prompt are sent before the first output token, in order; a submit says how many its frontend has. They
+ *   are kept like those of the output. Such a request takes from the prefix cache only what lies before the first missing one.
+ * - a pooling request (submit.kind) has no output: its one row with the pooled state ends it (STOP). A mean takes nothing from
+ *   the prefix cache, because every token's state counts.
+ * - token ids of a submit are compared with the vocabulary as soon as that is known.
  * - a stop id ends a request from output position n_output_min on (counted from 0); STOP goes before LENGTH. Output ends
  *   with LENGTH at n_output_max, or when prompt and output fill the model's length or the whole KV pool.
  * - results carry epoch, attempt and absolute output position. A row that was not taken by the lane (ST_AGAIN) is built again
@@ -81,14 +86,20 @@ void core_on_submit(struct core *c, const struct msg_submit *m, uint64_t now);
 void core_on_cancel(struct core *c, const struct msg_cancel *m, uint64_t now);
 /* The supervisor reaped this incarnation: its requests are cancelled. Older incarnations are gone too, and none comes back. */
 void core_on_frontend_gone(struct core *c, uint32_t frontend, uint32_t incarnation, uint64_t now);
+/* What the workers are, once all ranks have loaded and sized. */
+struct core_workers {
+	uint32_t n_blocks, model_len_max;
+	uint32_t vocab; /* token ids are below it */
+	uint32_t dim;   /* elements of a pooled hidden state */
+};
 /* All ranks have loaded and sized. Also after a loss, perhaps with other sizes: the pool is rebuilt empty, and requests that do not
  * fit any more are ended (LENGTH) or refused. Without a loss reported before, it counts as one. */
-void core_on_workers_ready(struct core *c, uint32_t n_blocks, uint32_t model_len_max, uint64_t now);
+void core_on_workers_ready(struct core *c, const struct core_workers *w, uint64_t now);
 void core_on_workers_lost(struct core *c, uint64_t now);
-/* A result of an older step or epoch is dropped. One with a status, or with other rows than the step's, is only counted
- * (results_bad), and the step stays unanswered: the edge has to restart the workers. A token UINT32_MAX ends that request with
- * REFUSAL_NUMERIC. */
-void core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now);
+/* A result of an older step or epoch is dropped. One with a status, or with other rows than the step's, gives false and is only
+ * counted (results_bad), and the step stays unanswered: the edge has to restart the workers. A token that is none (TOKEN_FAILED and
+ * above), and a prompt or pooled state without usable numbers, end that request with a refusal. */
+bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now);
 void core_on_lane_ready(struct core *c, uint32_t frontend, uint64_t now);
 /* Nothing new is admitted (REFUSAL_DRAINING, except resubmits); what is there runs on. */
 void core_drain(struct core *c);

@@ -5,6 +5,7 @@
 
 #include "common/list.h"
 #include "common/mem.h"
+#include "common/strbuf.h"
 #include "executor/core.h"
 #include "executor/kvpool.h"
 #include "executor/seq.h"
@@ -28,10 +29,11 @@ static inline void vec32_push(struct vec32 *a, uint32_t x)
 	a->v[a->n++] = x;
 }
 
-static inline void vec32_append(struct vec32 *a, const uint32_t *v, size_t n)
+/* n elements of 4 bytes. */
+static inline void vec32_append(struct vec32 *a, const void *v, size_t n)
 {
 	mem_reserve(a->v, a->cap, a->n + n);
-	if (n) memcpy(a->v + a->n, v, n * sizeof(*v));
+	if (n) memcpy(a->v + a->n, v, n * sizeof(*a->v));
 	a->n += n;
 }
 
@@ -59,12 +61,51 @@ static inline struct view vec64_view(const struct vec64 *a)
 	return view_of(a->v, a->n);
 }
 
+/* The columns of 4-byte elements that a step is built in, but for `removed`. */
+#define SCHED_COLUMNS(C)                                                                                                        \
+	C(added)                                                                                                                \
+	C(added_n_tokens)                                                                                                       \
+	C(added_tokens)                                                                                                         \
+	C(added_n_prompt)                                                                                                       \
+	C(added_n_output_min)                                                                                                   \
+	C(added_n_stop)                                                                                                         \
+	C(added_stop_ids)                                                                                                       \
+	C(added_temperature)                                                                                                    \
+	C(added_top_p)                                                                                                          \
+	C(added_top_k)                                                                                                          \
+	C(added_min_p)                                                                                                          \
+	C(added_choice)                                                                                                         \
+	C(added_n_logprobs)                                                                                                     \
+	C(added_kind)                                                                                                           \
+	C(added_n_output_max)                                                                                                   \
+	C(added_repetition)                                                                                                     \
+	C(added_presence)                                                                                                       \
+	C(added_frequency)                                                                                                      \
+	C(added_n_bias)                                                                                                         \
+	C(added_bias_ids)                                                                                                       \
+	C(added_bias_values)                                                                                                    \
+	C(added_n_allowed)                                                                                                      \
+	C(added_allowed_ids)                                                                                                    \
+	C(added_n_prompt_logprobs)                                                                                              \
+	C(added_n_prompt_known)                                                                                                 \
+	C(added_n_grammar)                                                                                                      \
+	C(grown)                                                                                                                \
+	C(grown_n)                                                                                                              \
+	C(grown_blocks)                                                                                                         \
+	C(run)                                                                                                                  \
+	C(run_start)                                                                                                            \
+	C(run_n)                                                                                                                \
+	C(run_sample)
+
+#define CORE_AS_VEC32(name) struct vec32 name;
+
 /* The columns of one step. `removed` is filled all the time and emptied when a step takes it along. */
 struct sched_cols {
-	struct vec32 removed, added, added_n_tokens, added_tokens, added_n_prompt, added_n_output_min, added_n_stop,
-		added_stop_ids, added_temperature, added_top_p, added_top_k, added_min_p, added_choice, added_n_logprobs,
-		grown, grown_n, grown_blocks, run, run_start, run_n, run_sample;
+	struct vec32 removed;
+	SCHED_COLUMNS(CORE_AS_VEC32)
 	struct vec64 added_seed;
+	struct strbuf added_grammars;
+	size_t added_bytes; /* of the added_ columns */
 };
 
 /* Who sits in a slot. Each stay has its own number: a step in flight remembers the stay, so a slot that was given on
@@ -79,13 +120,16 @@ struct step_row {
 	uint64_t stay;
 	uint32_t slot;
 	uint32_t end; /* the KV cache holds [0, end) when the step has ended */
-	bool sample;
+	bool sample;  /* it draws a token */
+	bool pool;    /* it gives the pooled hidden state */
+	uint32_t prompt_at, n_prompt; /* it gives log-probabilities of n_prompt prompt tokens from prompt_at on */
 };
 
 struct step_rec {
 	uint64_t number;
 	struct step_row *rows;
 	uint32_t n_rows, n_samples;
+	uint32_t n_prompt_rows, n_prompt_tokens, n_pooled; /* rows with log-probabilities of the prompt, these, pooled rows */
 	size_t cap;
 };
 
@@ -119,13 +163,34 @@ struct suspect_group {
 /* One results message while it is built, and what it means for the requests once it was taken. */
 struct route_row {
 	struct seq *seq;
-	uint32_t n;
+	uint32_t n, n_prompt;
 	bool ends;
 };
 
+/* Columns of a results message with 4-byte elements. */
+#define ROUTE_COLUMNS(C)                                                                                                        \
+	C(attempts)                                                                                                             \
+	C(positions)                                                                                                            \
+	C(n_tokens)                                                                                                             \
+	C(finishes)                                                                                                             \
+	C(n_cached)                                                                                                             \
+	C(tokens)                                                                                                               \
+	C(n_top)                                                                                                                \
+	C(ranks)                                                                                                                \
+	C(top_ids)                                                                                                              \
+	C(top_logprobs)                                                                                                         \
+	C(prompt_starts)                                                                                                        \
+	C(n_prompt_tokens)                                                                                                      \
+	C(prompt_n_top)                                                                                                         \
+	C(prompt_ranks)                                                                                                         \
+	C(prompt_top_ids)                                                                                                       \
+	C(prompt_top_logprobs)                                                                                                  \
+	C(n_pooled)                                                                                                             \
+	C(pooled)
+
 struct route_cols {
 	struct vec64 client_ids;
-	struct vec32 attempts, positions, n_tokens, finishes, n_cached, tokens, n_top, ranks, top_ids, top_lps;
+	ROUTE_COLUMNS(CORE_AS_VEC32)
 	struct route_row *rows;
 	size_t n_rows, rows_cap;
 };
@@ -136,7 +201,7 @@ struct core {
 	bool ready;      /* the workers are there */
 	bool was_ready;  /* once; from then on model_len_max and the pool's size are known */
 	bool draining;
-	uint32_t model_len_max;
+	uint32_t model_len_max, vocab, dim;
 	uint32_t len_max; /* tokens of a request at most: of the model and of the pool; UINT32_MAX before the first ready */
 	struct kvpool pool;
 	struct seqs seqs;
@@ -187,6 +252,7 @@ bool admit_recheck(struct core *c, struct seq *s);
 /* sched.c */
 /* Sends one step when there is something to run. */
 bool sched_step(struct core *c);
+void sched_init(struct core *c);
 void sched_release(struct core *c);
 
 /* route.c */

@@ -192,15 +192,11 @@ static void on_edge_control(uv_poll_t *h, int status, int events)
 static void edge_on_step_result(struct edge *e, const struct msg_step_result *r)
 {
 	uint64_t now = clock_now_ns();
-	struct core_stats before, after;
 
 	if (r->epoch != e->boot->epoch || !e->serving) return;
-	core_stats(e->core, &before);
 	page_observe(e->slot, HISTOGRAM_step_seconds, (double)(now - e->step_began_ns[r->number % ARRAY_LEN(e->step_began_ns)]) / 1e9);
-	core_on_step_result(e->core, r, now);
-	core_stats(e->core, &after);
 	/* After a device error the worker ends itself; its loss, which is on its way, has the step replayed. */
-	if (after.results_bad == before.results_bad || r->status == (uint32_t)-ST_DEVICE) return;
+	if (core_on_step_result(e->core, r, now) || r->status == (uint32_t)-ST_DEVICE) return;
 	/* The step stays unanswered, and everything would wait for it. A new epoch has the workers forget it, and the
 	 * frontends submit again. */
 	log_error("the workers refused step %llu (status %u) or answered it with other rows; starting over",
@@ -262,7 +258,12 @@ static void edge_bringup(struct edge *e, uint64_t now)
 	if (bringup_step(&e->bringup, now, &m)) edge_push(e, &m);
 	if (e->serving || e->bringup.state != BRINGUP_DONE) return;
 	e->serving = true;
-	core_on_workers_ready(e->core, (uint32_t)e->bringup.n_blocks, e->bringup.model_len_max, now);
+	core_on_workers_ready(e->core,
+			      &(struct core_workers){.n_blocks = (uint32_t)e->bringup.n_blocks,
+						     .model_len_max = e->bringup.model_len_max,
+						     .vocab = e->bringup.vocab,
+						     .dim = e->bringup.dim},
+			      now);
 	atomic_store(&page->model_len_max, e->bringup.model_len_max);
 	atomic_store(&page->n_blocks, e->bringup.n_blocks);
 	page_state(e->slot, PAGE_SERVING);

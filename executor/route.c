@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 /* One results message. More than that (a resend of a long answer, thousands of accepted rows) goes into the next message. */
-#define ROUTE_TOKENS_MAX 65536 /* with 21 log-probabilities each 12 MB: half of LIMIT_MESSAGE_BYTES */
+#define ROUTE_TOKENS_MAX 65536 /* of output and prompts; with 21 log-probabilities each 12 MB: half of LIMIT_MESSAGE_BYTES */
 
 /* Is incarnation a newer than b? They count modulo 256. */
 static bool route_is_newer(uint32_t a, uint32_t b)
@@ -167,17 +167,50 @@ static bool route_send_refusals(struct core *c, struct lane *l)
 
 static void route_reset(struct route_cols *o)
 {
-	o->client_ids.n = o->attempts.n = o->positions.n = o->n_tokens.n = o->finishes.n = o->n_cached.n = 0;
-	o->tokens.n = o->n_top.n = o->ranks.n = o->top_ids.n = o->top_lps.n = 0;
+#define ROUTE_AS_RESET(name) o->name.n = 0;
+	ROUTE_COLUMNS(ROUTE_AS_RESET)
+	o->client_ids.n = 0;
 	o->n_rows = 0;
 }
 
-/* The row of a request, with as many tokens as fit. */
+/* Tokens that still fit, those of the prompt included. */
+static uint32_t route_room(const struct route_cols *o)
+{
+	return (uint32_t)(ROUTE_TOKENS_MAX - o->tokens.n - o->prompt_ranks.n);
+}
+
+static void route_add_top(const struct seq_logprobs *l, uint32_t position, struct vec32 *n_top, struct vec32 *ranks,
+			  struct vec32 *ids, struct vec32 *lps)
+{
+	uint32_t rank, at, n = seq_top(l, position, &rank, &at);
+
+	vec32_push(n_top, n);
+	vec32_push(ranks, rank);
+	if (!n) return;
+	vec32_append(ids, l->top_ids + at, n);
+	vec32_append(lps, l->top_lps + at, n);
+}
+
+/* Log-probabilities of the prompt. Returns how many. */
+static uint32_t route_add_prompt(struct route_cols *o, const struct seq *s)
+{
+	uint32_t i, n = seq_has_prompt_rows(s) ? min_u32(seq_n_prompt_known(s) - s->n_prompt_sent, route_room(o)) : 0;
+
+	vec32_push(&o->prompt_starts, n ? s->n_prompt_sent : 0);
+	vec32_push(&o->n_prompt_tokens, n);
+	for (i = 0; i < n; i++)
+		route_add_top(s->prompt_logprobs, s->n_prompt_sent + i, &o->prompt_n_top, &o->prompt_ranks, &o->prompt_top_ids,
+			      &o->prompt_top_logprobs);
+	return n;
+}
+
+/* The row of a request, with as many tokens as fit: first those of the prompt. */
 static void route_add_row(struct route_cols *o, struct seq *s)
 {
-	uint32_t n = (uint32_t)min_size(seq_n_output(s) - s->n_sent, ROUTE_TOKENS_MAX - o->tokens.n);
-	bool ends = s->finish != FINISH_NONE && s->n_sent + n == seq_n_output(s);
-	uint32_t i, n_top, rank, at;
+	uint32_t n_prompt = route_add_prompt(o, s);
+	bool prompt_is_sent = !s->prompt_logprobs || s->n_prompt_sent + n_prompt == seq_n_prompt_known(s);
+	uint32_t i, n = prompt_is_sent ? min_u32(seq_n_output(s) - s->n_sent, route_room(o)) : 0;
+	bool ends = s->finish != FINISH_NONE && prompt_is_sent && s->n_sent + n == seq_n_output(s);
 
 	vec64_push(&o->client_ids, s->client_id);
 	vec32_push(&o->attempts, s->attempt);
@@ -186,16 +219,18 @@ static void route_add_row(struct route_cols *o, struct seq *s)
 	vec32_push(&o->finishes, ends ? s->finish : FINISH_NONE);
 	vec32_push(&o->n_cached, s->n_cached);
 	vec32_append(&o->tokens, s->tokens + s->n_prompt + s->n_sent, n);
-	for (i = 0; i < n; i++) {
-		n_top = seq_top(s, s->n_sent + i, &rank, &at);
-		vec32_push(&o->n_top, n_top);
-		vec32_push(&o->ranks, rank);
-		if (!n_top) continue;
-		vec32_append(&o->top_ids, s->logprobs->top_ids + at, n_top);
-		vec32_append(&o->top_lps, s->logprobs->top_lps + at, n_top);
-	}
+	for (i = 0; i < n; i++)
+		route_add_top(s->logprobs, s->n_sent + i, &o->n_top, &o->ranks, &o->top_ids, &o->top_logprobs);
+	vec32_push(&o->n_pooled, s->n_pooled);
+	vec32_append(&o->pooled, s->pooled, s->n_pooled);
 	mem_reserve(o->rows, o->rows_cap, o->n_rows + 1);
-	o->rows[o->n_rows++] = (struct route_row){s, n, ends};
+	o->rows[o->n_rows++] = (struct route_row){s, n, n_prompt, ends};
+}
+
+/* One more row, with a part of it at least. */
+static bool route_has_room(const struct route_cols *o, const struct seq *s)
+{
+	return o->n_rows < LIMIT_SEQS && route_room(o) > 0 && o->pooled.n + s->n_pooled <= LIMIT_POOLED;
 }
 
 /* The lane took the message. */
@@ -208,10 +243,11 @@ static void route_commit(struct core *c, struct lane *l)
 		struct seq *s = r->seq;
 
 		s->n_sent += r->n;
+		s->n_prompt_sent += r->n_prompt;
 		s->accept_due = false;
 		if (r->ends)
 			core_drop(c, s);
-		else if (s->n_sent == seq_n_output(s))
+		else if (s->n_sent == seq_n_output(s) && !seq_has_prompt_rows(s))
 			list_remove(&l->dirty, &s->dirty_link);
 	}
 }
@@ -225,23 +261,14 @@ static bool route_send_results(struct core *c, struct lane *l)
 
 		route_reset(o);
 		LIST_EACH(&l->dirty, it, nx) {
-			if (o->n_rows == LIMIT_SEQS || o->tokens.n == ROUTE_TOKENS_MAX) break;
-			route_add_row(o, CONTAINER_OF(it, struct seq, dirty_link));
+			struct seq *s = CONTAINER_OF(it, struct seq, dirty_link);
+
+			if (!route_has_room(o, s)) break;
+			route_add_row(o, s);
 		}
+#define ROUTE_AS_VIEW(name) .name = vec32_view(&o->name),
 		m.results = (struct msg_results){
-			.epoch = c->cfg.epoch,
-			.client_ids = vec64_view(&o->client_ids),
-			.attempts = vec32_view(&o->attempts),
-			.positions = vec32_view(&o->positions),
-			.n_tokens = vec32_view(&o->n_tokens),
-			.finishes = vec32_view(&o->finishes),
-			.n_cached = vec32_view(&o->n_cached),
-			.tokens = vec32_view(&o->tokens),
-			.n_top = vec32_view(&o->n_top),
-			.ranks = vec32_view(&o->ranks),
-			.top_ids = vec32_view(&o->top_ids),
-			.top_logprobs = vec32_view(&o->top_lps),
-		};
+			.epoch = c->cfg.epoch, .client_ids = vec64_view(&o->client_ids), ROUTE_COLUMNS(ROUTE_AS_VIEW)};
 		if (!route_send(c, l, &m)) return false;
 		route_commit(c, l);
 	}
@@ -304,17 +331,16 @@ bool route_has_refusals(const struct core *c)
 void route_release(struct core *c)
 {
 	struct route_cols *o = &c->route;
-	struct vec32 *v[] = {&o->attempts, &o->positions, &o->n_tokens, &o->finishes, &o->n_cached,
-			     &o->tokens, &o->n_top, &o->ranks, &o->top_ids, &o->top_lps};
 	size_t i;
 
+#define ROUTE_AS_FREE(name) free(o->name.v);
+	ROUTE_COLUMNS(ROUTE_AS_FREE)
 	for (i = 0; i < LIMIT_FRONTENDS; i++) {
 		if (!c->lanes[i]) continue;
 		seqheap_release(&c->lanes[i]->waiting);
 		free(c->lanes[i]->refusals);
 		free(c->lanes[i]);
 	}
-	for (i = 0; i < ARRAY_LEN(v); i++) free(v[i]->v);
 	free(o->client_ids.v);
 	free(o->rows);
 }
@@ -333,7 +359,8 @@ void route_check(const struct core *c)
 		n_waiting += l->waiting.n;
 		LIST_EACH(&l->seqs, it, nx) {
 			const struct seq *s = CONTAINER_OF(it, struct seq, lane_link);
-			bool dirty = s->accept_due || s->n_sent < seq_n_output(s) || s->finish != FINISH_NONE;
+			bool dirty = s->accept_due || s->n_sent < seq_n_output(s) || seq_has_prompt_rows(s) ||
+				     s->finish != FINISH_NONE;
 
 			CHECK(s->lane == l && route_lane(c, s->client_id) == l);
 			CHECK(dirty == list_is_linked(&s->dirty_link));

@@ -13,10 +13,15 @@
  * and is computed anew. The first in order is never preempted by others, and alone it always fits (core.len_max), so
  * the whole gets on.
  *
- * A request may be in two steps in flight: its last token is then known to the workers only, and counts as pending. */
+ * A request may be in two steps in flight: its last token is then known to the workers only, and counts as pending.
+ *
+ * A step and its result have to go through rings: new sequences are added as long as their prompts, grammars and lists fit
+ * SCHED_ADDED_BYTES_MAX, and at most LIMIT_PROMPT_ROWS log-probabilities of prompts and LIMIT_POOLED elements of pooled states are
+ * asked for; chunks are cut there. The rest goes into the next step. */
 #include "executor/core_impl.h"
 
-#define SCHED_ADDED_TOKENS_MAX (1u << 20) /* of new sequences in one step, unless one alone has more: 4 MiB of the step ring */
+#define SCHED_ADDED_BYTES_MAX (4 * MIB) /* of new sequences in one step, unless one alone has more */
+#define SCHED_ADDED_ROW_BYTES 128       /* of a new sequence's columns that are no lists */
 
 static bool sched_may_run(const struct core *c, const struct seq *s)
 {
@@ -61,23 +66,56 @@ static bool sched_preempt_for(struct core *c, struct seq *s)
 	return victim != s;
 }
 
-/* Writes a row of the step: n tokens from n_sched on, and a sample when they are all that there are. */
+/* Prompt positions whose log-probabilities the next n tokens of s give: the number, and the first. */
+static uint32_t sched_prompt_rows(const struct seq *s, uint32_t n, uint32_t *first)
+{
+	uint32_t end = min_u32(s->n_sched + n + 1, s->n_prompt);
+
+	*first = max_u32(s->n_sched + 1, s->prompt_from);
+	return s->prompt_logprobs && *first < end ? end - *first : 0;
+}
+
+/* Room for one more pooled state in the step's result. */
+static bool sched_may_pool(const struct core *c, const struct step_rec *rec)
+{
+	return (uint64_t)(rec->n_pooled + 1) * c->dim <= LIMIT_POOLED;
+}
+
+/* How many of the next n tokens of s may run, as far as the step's result has room. */
+static uint32_t sched_fit_result(const struct core *c, const struct step_rec *rec, const struct seq *s, uint32_t n)
+{
+	uint32_t first, n_rows = sched_prompt_rows(s, n, &first), room = LIMIT_PROMPT_ROWS - rec->n_prompt_tokens;
+
+	if (n_rows > room) n = first + room - 1 - s->n_sched; /* up to the token before the first one without room */
+	if (seq_is_pooling(s) && s->n_sched + n == s->n_tokens && !sched_may_pool(c, rec)) n--;
+	return n;
+}
+
+/* Writes a row of the step: n tokens from n_sched on; and a sample, or the pooled state, when they are all that there are. */
 static void sched_run(struct core *c, struct step_rec *rec, struct seq *s, uint32_t n)
 {
 	struct sched_cols *o = &c->cols;
-	bool sample = s->n_sched + n == s->n_tokens + s->n_pending;
+	bool last = s->n_sched + n == s->n_tokens + s->n_pending;
+	struct step_row row = {.stay = c->slots[s->slot].stay,
+			       .slot = s->slot,
+			       .end = s->n_sched + n,
+			       .sample = last && !seq_is_pooling(s),
+			       .pool = last && seq_is_pooling(s)};
 
+	row.n_prompt = sched_prompt_rows(s, n, &row.prompt_at);
 	vec32_push(&o->run, s->slot);
 	vec32_push(&o->run_start, s->n_sched);
 	vec32_push(&o->run_n, n);
-	vec32_push(&o->run_sample, sample);
+	vec32_push(&o->run_sample, last);
 	s->n_sched += n;
-	s->n_pending += sample;
+	s->n_pending += row.sample;
 	s->step_mark = rec->number;
 	mem_reserve(rec->rows, rec->cap, (size_t)rec->n_rows + 1);
-	rec->rows[rec->n_rows++] =
-		(struct step_row){.stay = c->slots[s->slot].stay, .slot = s->slot, .end = s->n_sched, .sample = sample};
-	rec->n_samples += sample;
+	rec->rows[rec->n_rows++] = row;
+	rec->n_samples += row.sample;
+	rec->n_pooled += row.pool;
+	rec->n_prompt_rows += row.n_prompt > 0;
+	rec->n_prompt_tokens += row.n_prompt;
 }
 
 static void sched_add_block(struct core *c, struct seq *s, uint32_t block)
@@ -96,7 +134,7 @@ static void sched_grown(struct core *c, const struct seq *s, uint32_t n)
 /* Tokens that s can compute in the next step, 0 when it waits for results: all that it may draw is under way. */
 static uint32_t sched_n_ready(const struct core *c, const struct seq *s)
 {
-	if (seq_n_output(s) + s->n_pending >= seq_n_output_limit(s, c->len_max)) return 0;
+	if (!seq_is_pooling(s) && seq_n_output(s) + s->n_pending >= seq_n_output_limit(s, c->len_max)) return 0;
 	return s->n_tokens + s->n_pending - s->n_sched;
 }
 
@@ -104,6 +142,7 @@ static void sched_pick_decode(struct core *c, struct step_rec *rec, struct seq *
 {
 	uint32_t block;
 
+	if (!sched_fit_result(c, rec, s, 1)) return;
 	if (s->n_sched == s->n_blocks * KVPOOL_BLOCK) {
 		while (kvpool_alloc(&c->pool, &block) != ST_OK)
 			if (!sched_preempt_for(c, s)) return;
@@ -113,32 +152,74 @@ static void sched_pick_decode(struct core *c, struct step_rec *rec, struct seq *
 	sched_run(c, rec, s, 1);
 }
 
+/* A column of 4-byte elements, appended. */
+static void sched_append(struct vec32 *to, struct view column)
+{
+	vec32_append(to, column.data, column.n);
+}
+
+/* Bytes of s in the added_ columns of a step. */
+static size_t sched_added_bytes(const struct seq *s)
+{
+	const struct msg_submit *m = s->ask;
+	size_t n_u32 = (size_t)s->n_tokens + div_up(s->n_tokens, KVPOOL_BLOCK) + m->stop_ids.n + 2 * (size_t)m->bias_ids.n +
+		       m->allowed_ids.n;
+
+	return SCHED_ADDED_ROW_BYTES + n_u32 * sizeof(uint32_t) + m->grammar.n;
+}
+
 /* Tells the workers about a new sequence. */
 static void sched_added(struct core *c, const struct seq *s)
 {
 	struct sched_cols *o = &c->cols;
+	const struct msg_submit *m = s->ask;
 
+	o->added_bytes += sched_added_bytes(s);
 	vec32_push(&o->added, s->slot);
 	vec32_push(&o->added_n_tokens, s->n_tokens);
 	vec32_append(&o->added_tokens, s->tokens, s->n_tokens);
 	vec32_push(&o->added_n_prompt, s->n_prompt);
-	vec32_push(&o->added_n_output_min, s->n_output_min);
-	vec32_push(&o->added_n_stop, s->n_stop_ids);
-	vec32_append(&o->added_stop_ids, s->stop_ids, s->n_stop_ids);
-	vec32_push_f32(&o->added_temperature, s->temperature);
-	vec32_push_f32(&o->added_top_p, s->top_p);
-	vec32_push(&o->added_top_k, s->top_k);
-	vec32_push_f32(&o->added_min_p, s->min_p);
-	vec64_push(&o->added_seed, s->seed);
-	vec32_push(&o->added_choice, s->choice);
-	vec32_push(&o->added_n_logprobs, s->n_logprobs);
+	vec32_push(&o->added_n_output_min, m->n_output_min);
+	vec32_push(&o->added_n_output_max, seq_n_output_limit(s, c->len_max));
+	vec32_push(&o->added_n_stop, m->stop_ids.n);
+	sched_append(&o->added_stop_ids, m->stop_ids);
+	vec32_push_f32(&o->added_temperature, m->temperature);
+	vec32_push_f32(&o->added_top_p, m->top_p);
+	vec32_push(&o->added_top_k, m->top_k);
+	vec32_push_f32(&o->added_min_p, m->min_p);
+	vec64_push(&o->added_seed, m->seed);
+	vec32_push(&o->added_choice, m->choice);
+	vec32_push(&o->added_n_logprobs, m->n_logprobs);
+	vec32_push(&o->added_kind, m->kind);
+	vec32_push_f32(&o->added_repetition, m->repetition_penalty > 0 ? m->repetition_penalty : 1);
+	vec32_push_f32(&o->added_presence, m->presence_penalty);
+	vec32_push_f32(&o->added_frequency, m->frequency_penalty);
+	vec32_push(&o->added_n_bias, m->bias_ids.n);
+	sched_append(&o->added_bias_ids, m->bias_ids);
+	sched_append(&o->added_bias_values, m->bias_values);
+	vec32_push(&o->added_n_allowed, m->allowed_ids.n);
+	sched_append(&o->added_allowed_ids, m->allowed_ids);
+	vec32_push(&o->added_n_prompt_logprobs, m->n_prompt_logprobs);
+	vec32_push(&o->added_n_prompt_known, s->prompt_from);
+	vec32_push(&o->added_n_grammar, m->grammar.n);
+	strbuf_append(&o->added_grammars, m->grammar.data, m->grammar.n);
+}
+
+/* Tokens that may come from the prefix cache: what their own logits or states are wanted of must be computed. */
+static uint32_t sched_n_cacheable(const struct seq *s)
+{
+	uint32_t n = s->n_tokens - 1;
+
+	if (s->ask->kind == REQUEST_POOL_MEAN) return 0;
+	/* The log-probability of a position comes from the token before it. */
+	return seq_n_prompt_known(s) < s->n_prompt ? min_u32(n, seq_n_prompt_known(s) - 1) : n;
 }
 
 /* Finds s's beginning in the prefix cache; at least one token is left to compute. Fills s->blocks without references.
  * Returns how many of the found blocks nobody uses: taking them makes less available. */
 static uint32_t sched_find_prefix(struct core *c, struct seq *s)
 {
-	uint32_t n_max = (s->n_tokens - 1) / KVPOOL_BLOCK, n_unused = 0, block;
+	uint32_t n_max = sched_n_cacheable(s) / KVPOOL_BLOCK, n_unused = 0, block;
 
 	s->chain = s->root;
 	for (s->n_published = 0; s->n_published < n_max; s->n_published++) {
@@ -185,6 +266,7 @@ static bool sched_start(struct core *c, struct seq *s)
 		sched_add_block(c, s, block);
 	}
 	s->n_sched = s->n_published * KVPOOL_BLOCK;
+	s->prompt_from = seq_n_prompt_known(s);
 	sched_added(c, s);
 	sched_grown(c, s, n_all);
 	sched_count_first_run(c, s);
@@ -215,53 +297,36 @@ static struct seq *sched_next(const struct core *c)
 
 static void sched_reset(struct sched_cols *o)
 {
-	struct vec32 *v[] = {&o->added, &o->added_n_tokens, &o->added_tokens, &o->added_n_prompt, &o->added_n_output_min,
-			     &o->added_n_stop, &o->added_stop_ids, &o->added_temperature, &o->added_top_p, &o->added_top_k,
-			     &o->added_min_p, &o->added_choice, &o->added_n_logprobs, &o->grown, &o->grown_n,
-			     &o->grown_blocks, &o->run, &o->run_start, &o->run_n, &o->run_sample};
-	size_t i;
-
-	for (i = 0; i < ARRAY_LEN(v); i++) v[i]->n = 0;
+#define SCHED_AS_RESET(name) o->name.n = 0;
+	SCHED_COLUMNS(SCHED_AS_RESET)
 	o->added_seed.n = 0;
+	strbuf_reset(&o->added_grammars);
+	o->added_bytes = 0;
 }
 
 static void sched_send(struct core *c, const struct step_rec *rec)
 {
 	struct sched_cols *o = &c->cols;
+#define SCHED_AS_VIEW(name) .name = vec32_view(&o->name),
 	struct msg_step m = {
 		.epoch = c->cfg.epoch,
 		.number = rec->number,
 		.removed = vec32_view(&o->removed),
-		.added = vec32_view(&o->added),
-		.added_n_tokens = vec32_view(&o->added_n_tokens),
-		.added_tokens = vec32_view(&o->added_tokens),
-		.added_n_prompt = vec32_view(&o->added_n_prompt),
-		.added_n_output_min = vec32_view(&o->added_n_output_min),
-		.added_n_stop = vec32_view(&o->added_n_stop),
-		.added_stop_ids = vec32_view(&o->added_stop_ids),
-		.added_temperature = vec32_view(&o->added_temperature),
-		.added_top_p = vec32_view(&o->added_top_p),
-		.added_top_k = vec32_view(&o->added_top_k),
-		.added_min_p = vec32_view(&o->added_min_p),
 		.added_seed = vec64_view(&o->added_seed),
-		.added_choice = vec32_view(&o->added_choice),
-		.added_n_logprobs = vec32_view(&o->added_n_logprobs),
-		.grown = vec32_view(&o->grown),
-		.grown_n = vec32_view(&o->grown_n),
-		.grown_blocks = vec32_view(&o->grown_blocks),
-		.run = vec32_view(&o->run),
-		.run_start = vec32_view(&o->run_start),
-		.run_n = vec32_view(&o->run_n),
-		.run_sample = vec32_view(&o->run_sample),
+		.added_grammars = view_of(o->added_grammars.data, o->added_grammars.len),
+		SCHED_COLUMNS(SCHED_AS_VIEW)
 	};
 
+	CHECK(!o->added_grammars.overflow);
 	c->out.step(c->out.ctx, &m);
 	o->removed.n = 0;
 }
 
-static uint32_t sched_chunk(const struct core *c, uint32_t n_ready, uint32_t budget)
+static uint32_t sched_chunk(const struct core *c, const struct step_rec *rec, const struct seq *s, uint32_t n_ready, uint32_t budget)
 {
-	return min_u32(n_ready, min_u32(budget, c->cfg.prefill_chunk_max));
+	uint32_t n = min_u32(n_ready, min_u32(budget, c->cfg.prefill_chunk_max));
+
+	return n ? sched_fit_result(c, rec, s, n) : 0;
 }
 
 static void sched_pick_running(struct core *c, struct step_rec *rec, uint32_t *budget)
@@ -281,7 +346,7 @@ static void sched_pick_running(struct core *c, struct step_rec *rec, uint32_t *b
 		struct seq *s = c->order[i];
 
 		if (s->state != SEQ_RUNNING || !sched_may_run(c, s) || s->step_mark == rec->number) continue;
-		n = sched_chunk(c, sched_n_ready(c, s), *budget);
+		n = sched_chunk(c, rec, s, sched_n_ready(c, s), *budget);
 		if (!n) continue;
 		sched_run(c, rec, s, n);
 		*budget -= n;
@@ -294,10 +359,13 @@ static void sched_pick_waiting(struct core *c, struct step_rec *rec, uint32_t bu
 	uint32_t n;
 
 	while (budget > 0 && (s = sched_next(c))) {
-		if (c->cols.added.n > 0 && c->cols.added_tokens.n + s->n_tokens > SCHED_ADDED_TOKENS_MAX) break;
+		if (c->cols.added.n > 0 && c->cols.added_bytes + sched_added_bytes(s) > SCHED_ADDED_BYTES_MAX) break;
+		/* Whoever starts runs in the same step: the result must have room for a token of it. */
+		if (s->prompt_logprobs && rec->n_prompt_tokens == LIMIT_PROMPT_ROWS) break;
+		if (seq_is_pooling(s) && !sched_may_pool(c, rec)) break;
 		if (c->n_slots_free == 0 && !sched_preempt_idle(c)) break;
 		if (!sched_start(c, s)) break;
-		n = sched_chunk(c, s->n_tokens - s->n_sched, budget);
+		n = sched_chunk(c, rec, s, s->n_tokens - s->n_sched, budget);
 		sched_run(c, rec, s, n);
 		budget -= n;
 	}
@@ -309,7 +377,7 @@ bool sched_step(struct core *c)
 	uint32_t budget = c->cfg.batched_tokens_max;
 
 	rec->number = c->step_number + 1;
-	rec->n_rows = rec->n_samples = 0;
+	rec->n_rows = rec->n_samples = rec->n_prompt_rows = rec->n_prompt_tokens = rec->n_pooled = 0;
 	sched_reset(&c->cols);
 	sched_pick_running(c, rec, &budget);
 	sched_pick_waiting(c, rec, budget);
@@ -321,15 +389,18 @@ bool sched_step(struct core *c)
 	return true;
 }
 
+void sched_init(struct core *c)
+{
+	strbuf_init(&c->cols.added_grammars, LIMIT_STEP_RING_BYTES / 2);
+}
+
 void sched_release(struct core *c)
 {
 	struct sched_cols *o = &c->cols;
-	struct vec32 *v[] = {&o->removed, &o->added, &o->added_n_tokens, &o->added_tokens, &o->added_n_prompt,
-			     &o->added_n_output_min, &o->added_n_stop, &o->added_stop_ids, &o->added_temperature,
-			     &o->added_top_p, &o->added_top_k, &o->added_min_p, &o->added_choice, &o->added_n_logprobs,
-			     &o->grown, &o->grown_n, &o->grown_blocks, &o->run, &o->run_start, &o->run_n, &o->run_sample};
-	size_t i;
 
-	for (i = 0; i < ARRAY_LEN(v); i++) free(v[i]->v);
+#define SCHED_AS_FREE(name) free(o->name.v);
+	SCHED_COLUMNS(SCHED_AS_FREE)
+	free(o->removed.v);
 	free(o->added_seed.v);
+	strbuf_release(&o->added_grammars);
 }

@@ -81,17 +81,31 @@ void seqs_init(struct seqs *t)
 	map_init(&t->by_id);
 }
 
+static void seq_free_logprobs(struct seq_logprobs *l)
+{
+	if (!l) return;
+	free(l->ranks);
+	free(l->ends);
+	free(l->top_ids);
+	free(l->top_lps);
+	free(l);
+}
+
+static struct seq_logprobs *seq_new_logprobs(uint32_t base)
+{
+	struct seq_logprobs *l = mem_new(struct seq_logprobs);
+
+	l->base = base;
+	return l;
+}
+
 static void seq_free_memory(struct seq *s)
 {
-	if (s->logprobs) {
-		free(s->logprobs->ranks);
-		free(s->logprobs->ends);
-		free(s->logprobs->top_ids);
-		free(s->logprobs->top_lps);
-		free(s->logprobs);
-	}
+	seq_free_logprobs(s->logprobs);
+	seq_free_logprobs(s->prompt_logprobs);
+	free(s->pooled);
 	free(s->tokens);
-	free(s->stop_ids);
+	free(s->asked);
 	free(s->blocks);
 	free(s);
 }
@@ -134,9 +148,13 @@ static void seq_unlink(struct seqs *t, struct seq *s)
 
 struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct seqheap *heap, uint64_t arrival)
 {
+	struct msg first = {.type = MSG_submit, .submit = *m};
 	struct seq *s = mem_new(struct seq);
 
 	CHECK(!seqs_find(t, m->client_id));
+	first.submit.tokens = view_of(NULL, 0);
+	s->asked = msg_dup(&first);
+	s->ask = &s->asked->submit;
 	s->lane = lane;
 	s->heap = heap;
 	s->client_id = m->client_id;
@@ -146,21 +164,11 @@ struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lan
 	s->tokens = mem_dup(m->tokens.data, m->tokens.n, sizeof(uint32_t));
 	s->n_tokens = s->tokens_cap = m->tokens.n;
 	s->n_prompt = m->n_prompt;
-	s->n_output_max = m->n_output_max;
-	s->n_output_min = m->n_output_min;
-	s->stop_ids = mem_dup(m->stop_ids.data, m->stop_ids.n, sizeof(uint32_t));
-	s->n_stop_ids = m->stop_ids.n;
-	s->temperature = m->temperature;
-	s->top_p = m->top_p;
-	s->top_k = m->top_k;
-	s->min_p = m->min_p;
-	s->seed = m->seed;
-	s->choice = m->choice;
-	s->n_logprobs = m->n_logprobs;
 	s->root = kvpool_root(m->cache_salt.data, m->cache_salt.n);
-	if (s->n_logprobs > 0) {
-		s->logprobs = mem_new(struct seq_logprobs);
-		s->logprobs->base = seq_n_output(s);
+	if (m->n_logprobs > 0) s->logprobs = seq_new_logprobs(seq_n_output(s));
+	if (m->n_prompt_logprobs > 0) {
+		s->n_prompt_sent = max_u32(1, m->n_prompt_known);
+		s->prompt_logprobs = seq_new_logprobs(s->n_prompt_sent);
 	}
 	s->n_sent = seq_n_output(s);
 	s->accept_due = true;
@@ -205,9 +213,8 @@ void seq_append(struct seq *s, uint32_t token)
 	s->tokens[s->n_tokens++] = token;
 }
 
-void seq_append_top(struct seq *s, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at)
+void seq_append_top(struct seq_logprobs *l, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at)
 {
-	struct seq_logprobs *l = s->logprobs;
 	uint32_t i, end;
 
 	if (!l) return;
@@ -224,9 +231,8 @@ void seq_append_top(struct seq *s, uint32_t rank, uint32_t n_top, struct view id
 	l->ends[l->n++] = end + n_top;
 }
 
-uint32_t seq_top(const struct seq *s, uint32_t position, uint32_t *rank, uint32_t *at)
+uint32_t seq_top(const struct seq_logprobs *l, uint32_t position, uint32_t *rank, uint32_t *at)
 {
-	const struct seq_logprobs *l = s->logprobs;
 	uint32_t ix;
 
 	*rank = *at = 0;
@@ -238,19 +244,30 @@ uint32_t seq_top(const struct seq *s, uint32_t position, uint32_t *rank, uint32_
 	return l->ends[ix] - *at;
 }
 
+void seq_set_prompt_sent(struct seq *s, uint32_t position)
+{
+	const struct view none = view_of(NULL, 0);
+
+	if (!s->prompt_logprobs) return;
+	/* What the frontend has and we have not is never sent: empty entries take its place. */
+	while (seq_n_prompt_known(s) < min_u32(position, s->n_prompt)) seq_append_top(s->prompt_logprobs, 0, 0, none, none, 0);
+	s->n_prompt_sent = min_u32(max_u32(position, s->prompt_logprobs->base), seq_n_prompt_known(s));
+}
+
 uint32_t seq_n_output_limit(const struct seq *s, uint32_t len_max)
 {
-	return min_u32(s->n_output_max, len_max > s->n_prompt ? len_max - s->n_prompt : 0);
+	return min_u32(s->ask->n_output_max, len_max > s->n_prompt ? len_max - s->n_prompt : 0);
 }
 
 enum finish seq_finish(const struct seq *s, uint32_t len_max)
 {
 	uint32_t i, n = seq_n_output(s);
 
+	if (seq_is_pooling(s)) return s->pooled ? FINISH_STOP : FINISH_NONE;
 	/* The token at output position n_output_min is the first that may end the request. */
-	if (n > s->n_output_min) {
-		for (i = 0; i < s->n_stop_ids; i++)
-			if (s->stop_ids[i] == s->tokens[s->n_tokens - 1]) return FINISH_STOP;
+	if (n > s->ask->n_output_min) {
+		for (i = 0; i < s->ask->stop_ids.n; i++)
+			if (col_u32(s->ask->stop_ids, i) == s->tokens[s->n_tokens - 1]) return FINISH_STOP;
 	}
 	return n > 0 && n >= seq_n_output_limit(s, len_max) ? FINISH_LENGTH : FINISH_NONE;
 }
@@ -263,6 +280,8 @@ static void seq_check(const struct seqs *t, const struct seq *s, enum seq_state 
 	CHECK(s->n_sched <= s->n_tokens + s->n_pending && s->n_published <= s->n_blocks);
 	CHECK((uint64_t)s->n_blocks * KVPOOL_BLOCK >= s->n_sched);
 	if (s->logprobs) CHECK(s->logprobs->base + s->logprobs->n == seq_n_output(s));
+	if (s->prompt_logprobs) CHECK(seq_n_prompt_known(s) <= s->n_prompt && s->n_prompt_sent <= seq_n_prompt_known(s));
+	CHECK(!s->pooled || (seq_is_pooling(s) && state == SEQ_DONE));
 	if (state == SEQ_WAITING) CHECK(s->heap_ix < s->heap->n && s->heap->v[s->heap_ix] == s);
 	if (state == SEQ_WAITING && s->heap_ix) CHECK(!seq_before(s, s->heap->v[(s->heap_ix - 1) / 2]));
 	if (state != SEQ_RUNNING) CHECK(s->n_blocks == 0 && s->n_sched == 0 && s->n_pending == 0);

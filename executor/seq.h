@@ -30,8 +30,8 @@ struct seqheap {
 	uint32_t n, cap;
 };
 
-/* Log-probabilities of the output tokens from position `base` on (earlier ones are the frontend's own). Kept to the end: a lost
- * message is sent again. */
+/* Log-probabilities of the output tokens, or of the prompt's, from position `base` on (earlier ones are the frontend's own). Kept
+ * to the end: a lost message is sent again. */
 struct seq_logprobs {
 	uint32_t base, n;
 	uint32_t *ranks, *ends;     /* n each; ends: past a token's entries in the two below */
@@ -55,20 +55,21 @@ struct seq {
 
 	uint32_t *tokens; /* prompt, then output */
 	uint32_t n_tokens, tokens_cap, n_prompt;
-	uint32_t n_output_max, n_output_min;
-	uint32_t *stop_ids;
-	uint32_t n_stop_ids;
-	float temperature, top_p, min_p;
-	uint32_t top_k, choice, n_logprobs;
-	uint64_t seed;
-	struct kvpool_chain root; /* of the cache salt */
-	struct seq_logprobs *logprobs; /* NULL: not asked for */
+	const struct msg_submit *ask; /* the first submit without its tokens; its views are in `asked` */
+	struct msg *asked;            /* owned */
+	uint32_t vocab;               /* that its token ids were compared with; 0: not yet */
+	struct kvpool_chain root;     /* of the cache salt */
+	struct seq_logprobs *logprobs;        /* of the output; NULL: not asked for */
+	struct seq_logprobs *prompt_logprobs; /* of the prompt, whose first token has none */
+	float *pooled;     /* of a pooling request that is done */
+	uint32_t n_pooled;
 
 	uint32_t slot; /* while RUNNING */
 	uint32_t n_sched, n_pending;
 	uint64_t step_mark; /* number of the last step that runs it */
 	uint32_t *blocks;   /* while RUNNING */
 	uint32_t n_blocks, blocks_cap;
+	uint32_t prompt_from; /* while RUNNING: the first prompt position whose log-probabilities the workers give */
 	uint32_t n_published; /* blocks whose content is known to the prefix cache */
 	struct kvpool_chain chain; /* that ends with them */
 	bool was_run;         /* counted in the statistics of prompts */
@@ -78,6 +79,7 @@ struct seq {
 	uint32_t group;  /* of suspects; 0: none */
 
 	uint32_t n_sent;  /* output tokens that the lane has taken */
+	uint32_t n_prompt_sent; /* prompt positions below it need no sending; of requests with prompt_logprobs */
 	bool accept_due;  /* the attempt has not been answered yet */
 	enum finish finish;
 };
@@ -108,11 +110,31 @@ static inline uint32_t seq_n_output(const struct seq *s)
 	return s->n_tokens - s->n_prompt;
 }
 
-/* Appends a known token; its log-probabilities where they are kept: n_top entries of the two columns from `at` on. */
+static inline bool seq_is_pooling(const struct seq *s)
+{
+	return s->ask->kind != REQUEST_GENERATE;
+}
+
+/* Prompt positions below it have their log-probabilities; n_prompt when none are missing or none were asked for. */
+static inline uint32_t seq_n_prompt_known(const struct seq *s)
+{
+	return s->prompt_logprobs ? s->prompt_logprobs->base + s->prompt_logprobs->n : s->n_prompt;
+}
+
+/* Something is to be sent: log-probabilities of the prompt. */
+static inline bool seq_has_prompt_rows(const struct seq *s)
+{
+	return s->prompt_logprobs && s->n_prompt_sent < seq_n_prompt_known(s);
+}
+
+/* Appends a known token. */
 void seq_append(struct seq *s, uint32_t token);
-void seq_append_top(struct seq *s, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at);
-/* The entries of output token `position`: returns n_top; *rank and *at (index into logprobs->top_ids). 0 when none are kept. */
-uint32_t seq_top(const struct seq *s, uint32_t position, uint32_t *rank, uint32_t *at);
+/* The next position's log-probabilities, where they are kept (l may be NULL): n_top entries of the two columns from `at` on. */
+void seq_append_top(struct seq_logprobs *l, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at);
+/* The entries of a position: returns n_top; *rank and *at (index into l->top_ids). 0 when none are kept. */
+uint32_t seq_top(const struct seq_logprobs *l, uint32_t position, uint32_t *rank, uint32_t *at);
+/* The frontend has the log-probabilities of the prompt positions below `position`; what is known is sent from there. */
+void seq_set_prompt_sent(struct seq *s, uint32_t position);
 
 /* How the request ends with the tokens it has, when prompt and output may have len_max tokens together. */
 enum finish seq_finish(const struct seq *s, uint32_t len_max);

@@ -33,8 +33,8 @@
 
 /* A full lane says when it has room again; this is for the case that the word is lost. */
 #define LIVES_RETRY_NS (20 * NS_PER_MS)
-/* Tokens of submits in one step (1 MiB): after a new epoch thousands are due, and the loop has other work. */
-#define LIVES_STEP_TOKENS (256u << 10)
+/* Of submits in one step: after a new epoch thousands are due, and the loop has other work. */
+#define LIVES_STEP_BYTES MIB
 /* Syncs in which a submit may be missing: the first one may have crossed it. */
 #define LIVES_SYNCS_MISSED 2
 
@@ -44,10 +44,13 @@ struct live {
 	struct list_link link; /* on lives.in_state[state] */
 	enum live_state state;
 	void *owner;
-	struct msg_submit submit; /* as sent last: attempt 0 before the first time; its tokens view is not used */
-	uint32_t *tokens;         /* owned: prompt, then output */
+	struct msg *asked;        /* owned: the message around `submit` */
+	struct msg_submit *submit; /* as sent last: attempt 0 before the first time; its tokens are left out */
+	size_t submit_bytes;       /* of its other lists */
+	uint32_t *tokens;          /* owned: prompt, then output */
 	size_t tokens_cap;
 	uint32_t n_output; /* received */
+	uint32_t n_prompt_known; /* prompt positions below it need no log-probabilities any more; n_prompt when none are wanted */
 	uint32_t n_cached;
 	uint64_t hold_until_ns; /* no repeated submit before, within an epoch */
 	uint64_t backoff_ns;    /* doubles with each submit that brought no token */
@@ -55,7 +58,6 @@ struct live {
 	uint32_t syncs_missed;  /* that did not list it, since it was sent */
 	bool accepted;          /* once, by any executor */
 	bool in_callback;
-	unsigned char more[]; /* stop ids, then the salt */
 };
 
 struct lives {
@@ -96,6 +98,7 @@ struct lives *lives_new(const struct lives_config *cfg, const struct lives_out *
 static void live_free(struct live *r)
 {
 	free(r->tokens);
+	free(r->asked);
 	free(r);
 }
 
@@ -120,41 +123,42 @@ static void live_move(struct lives *l, struct live *r, enum live_state to)
 static void live_remove(struct lives *l, struct live *r)
 {
 	CHECK(!r->in_callback);
-	CHECK(map_remove(&l->by_id, r->submit.client_id) == r);
+	CHECK(map_remove(&l->by_id, r->submit->client_id) == r);
 	list_remove(&l->in_state[r->state], &r->link);
 }
 
 /* Room for n_more tokens; doubles, and is never more than the request can have. */
 static void live_reserve(struct live *r, uint32_t n_more)
 {
-	size_t need = (size_t)r->submit.n_prompt + r->n_output + n_more;
+	size_t need = (size_t)r->submit->n_prompt + r->n_output + n_more;
 
 	mem_reserve(r->tokens, r->tokens_cap, need);
 }
 
 struct live *lives_start(struct lives *l, const struct msg_submit *params, void *owner, uint64_t now)
 {
-	size_t n_stop = params->stop_ids.n * sizeof(uint32_t), n_salt = params->cache_salt.n;
+	struct msg first = {.type = MSG_submit, .submit = *params};
 	struct live *r;
 
 	(void)now;
 	CHECK(params->n_prompt > 0 && params->tokens.n == params->n_prompt);
 	if (l->by_id.len >= l->cfg.requests_max) return NULL;
 
-	r = mem_zalloc(1, sizeof(*r) + n_stop + n_salt);
+	first.submit.client_id = client_id_make(l->cfg.frontend, l->cfg.incarnation, ++l->counter);
+	first.submit.attempt = 0;
+	first.submit.epoch = 0;
+	first.submit.tokens = view_of(NULL, 0);
+	r = mem_new(struct live);
 	r->owner = owner;
-	r->submit = *params;
-	r->submit.client_id = client_id_make(l->cfg.frontend, l->cfg.incarnation, ++l->counter);
-	r->submit.attempt = 0;
-	r->submit.epoch = 0;
-	if (n_stop) memcpy(r->more, params->stop_ids.data, n_stop);
-	if (n_salt) memcpy(r->more + n_stop, params->cache_salt.data, n_salt);
-	r->submit.stop_ids.data = r->more;
-	r->submit.cache_salt.data = r->more + n_stop;
+	r->asked = msg_dup(&first);
+	r->submit = &r->asked->submit;
+	r->submit_bytes = params->stop_ids.n * sizeof(uint32_t) + params->cache_salt.n + params->grammar.n +
+			  (params->allowed_ids.n + params->bias_ids.n + params->bias_values.n) * sizeof(uint32_t);
+	r->n_prompt_known = params->n_prompt_logprobs ? 1 : params->n_prompt;
 	live_reserve(r, 0);
 	memcpy(r->tokens, params->tokens.data, params->n_prompt * sizeof(uint32_t));
 
-	map_put(&l->by_id, r->submit.client_id, r);
+	map_put(&l->by_id, r->submit->client_id, r);
 	r->state = LIVE_DUE;
 	list_push_back(&l->in_state[LIVE_DUE], &r->link);
 	l->stats.started++;
@@ -172,14 +176,14 @@ void lives_cancel(struct lives *l, struct live *r)
 {
 	live_remove(l, r);
 	/* An executor that was never told of it needs no word, nor does a new one: it gets no submit. */
-	if (r->submit.attempt > 0 && r->submit.epoch == l->epoch) lives_push_cancel(l, r->submit.client_id);
+	if (r->submit->attempt > 0 && r->submit->epoch == l->epoch) lives_push_cancel(l, r->submit->client_id);
 	l->stats.cancelled++;
 	live_free(r);
 }
 
 uint64_t live_client_id(const struct live *r)
 {
-	return r->submit.client_id;
+	return r->submit->client_id;
 }
 
 uint32_t live_n_output(const struct live *r)
@@ -223,13 +227,50 @@ static void live_end(struct lives *l, struct live *r, enum finish finish, uint32
 struct live_row {
 	uint64_t client_id;
 	uint32_t attempt, position, n_tokens, finish, n_cached;
-	uint32_t token_ix, top_ix; /* where it begins in the joined columns */
+	uint32_t prompt_start, n_prompt, n_pooled;
+	uint32_t token_ix, top_ix, prompt_ix, prompt_top_ix, pooled_ix; /* where it begins in the joined columns */
 };
 
 static struct view lives_column(struct view c, uint32_t ix, uint32_t n)
 {
 	/* An empty column may have no memory at all. */
 	return n ? view_of((const char *)c.data + (size_t)ix * sizeof(uint32_t), n) : view_of(NULL, 0);
+}
+
+/* A token of a row: number ix of its columns, whose entries begin at top_ix. */
+static struct live_token lives_token(struct view ranks, struct view n_top, struct view ids, struct view logprobs, uint32_t ix,
+				     uint32_t top_ix)
+{
+	uint32_t n = col_u32(n_top, ix);
+
+	return (struct live_token){.rank = col_u32(ranks, ix),
+				   .n_top = n,
+				   .top_ids = lives_column(ids, top_ix, n),
+				   .top_logprobs = lives_column(logprobs, top_ix, n)};
+}
+
+/* Gives the owner what is new of the prompt's log-probabilities. */
+static void live_take_prompt(struct lives *l, struct live *r, const struct msg_results *m, const struct live_row *row)
+{
+	uint32_t top_ix = row->prompt_top_ix;
+
+	r->in_callback = true;
+	for (uint32_t i = 0; i < row->n_prompt; i++) {
+		struct live_token t = lives_token(m->prompt_ranks, m->prompt_n_top, m->prompt_top_ids, m->prompt_top_logprobs,
+						  row->prompt_ix + i, top_ix);
+
+		top_ix += t.n_top;
+		t.position = row->prompt_start + i;
+		if (t.position < r->n_prompt_known) {
+			l->stats.dropped_repeats++;
+			continue;
+		}
+		t.id = r->tokens[t.position];
+		r->n_prompt_known++;
+		r->hold_until_ns = r->backoff_ns = 0;
+		if (l->out.on_prompt_token) l->out.on_prompt_token(l->out.ctx, r->owner, &t);
+	}
+	r->in_callback = false;
 }
 
 /* Gives the owner what is new of the row. True when the owner ends the request; *last: that token was the row's
@@ -241,23 +282,17 @@ static bool live_take(struct lives *l, struct live *r, const struct msg_results 
 
 	live_reserve(r, row->n_tokens);
 	for (uint32_t i = 0; i < row->n_tokens; i++) {
-		uint32_t ix = row->token_ix + i, n_top = col_u32(m->n_top, ix);
-		struct live_token t = {
-			.id = col_u32(m->tokens, ix),
-			.position = row->position + i,
-			.rank = col_u32(m->ranks, ix),
-			.n_top = n_top,
-			.top_ids = lives_column(m->top_ids, top_ix, n_top),
-			.top_logprobs = lives_column(m->top_logprobs, top_ix, n_top),
-		};
+		struct live_token t = lives_token(m->ranks, m->n_top, m->top_ids, m->top_logprobs, row->token_ix + i, top_ix);
 		bool end;
 
-		top_ix += n_top;
+		top_ix += t.n_top;
+		t.id = col_u32(m->tokens, row->token_ix + i);
+		t.position = row->position + i;
 		if (t.position < r->n_output) {
 			l->stats.dropped_repeats++;
 			continue;
 		}
-		r->tokens[r->submit.n_prompt + r->n_output++] = t.id;
+		r->tokens[r->submit->n_prompt + r->n_output++] = t.id;
 		r->hold_until_ns = r->backoff_ns = 0;
 		l->stats.tokens++;
 		r->in_callback = true;
@@ -269,23 +304,49 @@ static bool live_take(struct lives *l, struct live *r, const struct msg_results 
 	return false;
 }
 
+/* A row that is no answer to this request. */
+static bool live_is_foreign(const struct live *r, const struct live_row *row)
+{
+	bool is_pooling = r->submit->kind != REQUEST_GENERATE;
+
+	if (row->attempt != r->submit->attempt || row->finish > FINISH_ABORT) return true;
+	if ((uint64_t)row->position + row->n_tokens > (is_pooling ? 0 : r->submit->n_output_max)) return true;
+	if (row->n_prompt && (!r->submit->n_prompt_logprobs || row->prompt_start == 0 ||
+			      (uint64_t)row->prompt_start + row->n_prompt > r->submit->n_prompt))
+		return true;
+	return is_pooling ? (row->finish == FINISH_STOP) != (row->n_pooled > 0) : row->n_pooled > 0;
+}
+
+/* Something that comes before the row's content has not arrived. */
+static bool live_has_gap(const struct live *r, const struct live_row *row)
+{
+	uint32_t prompt_end = r->n_prompt_known;
+
+	if (row->n_prompt) {
+		if (row->prompt_start > prompt_end) return true;
+		prompt_end = max_u32(prompt_end, row->prompt_start + row->n_prompt);
+	}
+	if (prompt_end < r->submit->n_prompt && (row->n_tokens || row->finish != FINISH_NONE)) return true;
+	return row->position > r->n_output;
+}
+
 static void lives_on_row(struct lives *l, const struct msg_results *m, const struct live_row *row, uint64_t now)
 {
 	struct live *r = map_get(&l->by_id, row->client_id);
-	uint64_t end = (uint64_t)row->position + row->n_tokens;
 	bool last = false;
 
-	if (!r || row->attempt != r->submit.attempt || row->finish > FINISH_ABORT || end > r->submit.n_output_max) {
+	if (!r || live_is_foreign(r, row)) {
 		l->stats.dropped_stale++;
 		return;
 	}
 	live_hold(l, r);
-	if (row->position > r->n_output) {
+	if (live_has_gap(r, row)) {
 		l->stats.gaps++;
 		live_resubmit(l, r, now);
 		return;
 	}
-	if (r->n_output == 0) r->n_cached = min_u32(row->n_cached, r->submit.n_prompt);
+	if (r->n_output == 0) r->n_cached = min_u32(row->n_cached, r->submit->n_prompt);
+	live_take_prompt(l, r, m, row);
 	if (live_take(l, r, m, row, &last)) {
 		if (row->finish != FINISH_NONE && last) {
 			/* The executor has ended it as well. */
@@ -298,27 +359,40 @@ static void lives_on_row(struct lives *l, const struct msg_results *m, const str
 		return;
 	}
 	if (row->finish == FINISH_NONE) return;
-	if (end < r->n_output) {
+	if (row->position + row->n_tokens < r->n_output) {
 		/* It ends before what it has already given: not an end of this request. A sync will tell. */
 		l->stats.dropped_stale++;
 		return;
 	}
+	if (row->n_pooled && l->out.on_embedding) {
+		r->in_callback = true;
+		l->out.on_embedding(l->out.ctx, r->owner, lives_column(m->pooled, row->pooled_ix, row->n_pooled));
+		r->in_callback = false;
+	}
 	live_end(l, r, (enum finish)row->finish, 0, view_of(NULL, 0));
+}
+
+static uint64_t lives_sum(struct view column)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < column.n; i++) sum += col_u32(column, i);
+	return sum;
 }
 
 /* All columns describe the same rows, tokens and entries. */
 static bool lives_results_fit(const struct msg_results *m)
 {
-	uint32_t n_rows = m->client_ids.n, n_tokens = m->tokens.n;
-	uint64_t sum_tokens = 0, sum_top = 0;
+	uint32_t n_rows = m->client_ids.n, n_tokens = m->tokens.n, n_prompt = m->prompt_ranks.n;
 
 	if (m->attempts.n != n_rows || m->positions.n != n_rows || m->n_tokens.n != n_rows || m->finishes.n != n_rows ||
-	    m->n_cached.n != n_rows)
+	    m->n_cached.n != n_rows || m->prompt_starts.n != n_rows || m->n_prompt_tokens.n != n_rows || m->n_pooled.n != n_rows)
 		return false;
 	if (m->n_top.n != n_tokens || m->ranks.n != n_tokens || m->top_ids.n != m->top_logprobs.n) return false;
-	for (uint32_t i = 0; i < n_rows; i++) sum_tokens += col_u32(m->n_tokens, i);
-	for (uint32_t i = 0; i < n_tokens; i++) sum_top += col_u32(m->n_top, i);
-	return sum_tokens == n_tokens && sum_top == m->top_ids.n;
+	if (m->prompt_n_top.n != n_prompt || m->prompt_top_ids.n != m->prompt_top_logprobs.n) return false;
+	return lives_sum(m->n_tokens) == n_tokens && lives_sum(m->n_top) == m->top_ids.n &&
+	       lives_sum(m->n_prompt_tokens) == n_prompt && lives_sum(m->prompt_n_top) == m->prompt_top_ids.n &&
+	       lives_sum(m->n_pooled) == m->pooled.n;
 }
 
 static void lives_on_results(struct lives *l, const struct msg_results *m, uint64_t now)
@@ -337,9 +411,15 @@ static void lives_on_results(struct lives *l, const struct msg_results *m, uint6
 		row.n_tokens = col_u32(m->n_tokens, i);
 		row.finish = col_u32(m->finishes, i);
 		row.n_cached = col_u32(m->n_cached, i);
+		row.prompt_start = col_u32(m->prompt_starts, i);
+		row.n_prompt = col_u32(m->n_prompt_tokens, i);
+		row.n_pooled = col_u32(m->n_pooled, i);
 		lives_on_row(l, m, &row, now);
 		for (uint32_t k = 0; k < row.n_tokens; k++) row.top_ix += col_u32(m->n_top, row.token_ix + k);
+		for (uint32_t k = 0; k < row.n_prompt; k++) row.prompt_top_ix += col_u32(m->prompt_n_top, row.prompt_ix + k);
 		row.token_ix += row.n_tokens;
+		row.prompt_ix += row.n_prompt;
+		row.pooled_ix += row.n_pooled;
 	}
 }
 
@@ -348,7 +428,7 @@ static void lives_on_refused(struct lives *l, const struct msg_refused *m, uint6
 	struct live *r = map_get(&l->by_id, m->client_id);
 
 	if (m->epoch == l->epoch) l->heard_ns = now;
-	if (m->epoch != l->epoch || !r || m->attempt != r->submit.attempt) {
+	if (m->epoch != l->epoch || !r || m->attempt != r->submit->attempt) {
 		l->stats.dropped_stale++;
 		return;
 	}
@@ -376,7 +456,7 @@ static void lives_on_sync_row(struct lives *l, uint64_t client_id, uint32_t atte
 		return;
 	}
 	/* An older attempt: the newer one is on its way or lost, like one that is not listed. */
-	if (attempt != r->submit.attempt) return;
+	if (attempt != r->submit->attempt) return;
 	r->sync_seen = l->sync_number;
 	live_hold(l, r);
 	if (position > r->n_output) {
@@ -501,12 +581,13 @@ static bool lives_send_cancels(struct lives *l, uint64_t now)
 static bool live_send(struct lives *l, struct live *r, uint64_t now)
 {
 	static const char too_long[] = "the request is longer than a message may be";
-	struct msg m = {.type = MSG_submit, .submit = r->submit};
-	bool same_epoch = r->submit.epoch == l->epoch;
+	struct msg m = {.type = MSG_submit, .submit = *r->submit};
+	bool same_epoch = r->submit->epoch == l->epoch;
 
 	m.submit.attempt++;
 	m.submit.epoch = l->epoch;
-	m.submit.tokens = view_of(r->tokens, (size_t)r->submit.n_prompt + r->n_output);
+	m.submit.n_prompt_known = r->submit->n_prompt_logprobs ? r->n_prompt_known : 0;
+	m.submit.tokens = view_of(r->tokens, (size_t)r->submit->n_prompt + r->n_output);
 	switch (lives_send(l, &m, now)) {
 	case ST_OK: break;
 	case ST_LIMIT:
@@ -516,9 +597,9 @@ static bool live_send(struct lives *l, struct live *r, uint64_t now)
 	default: return false;
 	}
 
-	l->stats.resubmits += r->submit.attempt > 0;
-	r->submit.attempt = m.submit.attempt;
-	r->submit.epoch = l->epoch;
+	l->stats.resubmits += r->submit->attempt > 0;
+	r->submit->attempt = m.submit.attempt;
+	r->submit->epoch = l->epoch;
 	r->syncs_missed = 0;
 	r->backoff_ns = same_epoch && r->backoff_ns ? min_u64(2 * r->backoff_ns, l->cfg.silence_ns) : l->cfg.hello_ns;
 	r->hold_until_ns = now + r->backoff_ns;
@@ -529,12 +610,12 @@ static bool live_send(struct lives *l, struct live *r, uint64_t now)
 static void lives_send_submits(struct lives *l, uint64_t now)
 {
 	struct list_link *e;
-	uint64_t n_tokens = 0;
+	size_t n_bytes = 0;
 
-	while (n_tokens < LIVES_STEP_TOKENS && (e = list_first(&l->in_state[LIVE_DUE])) != NULL) {
+	while (n_bytes < LIVES_STEP_BYTES && (e = list_first(&l->in_state[LIVE_DUE])) != NULL) {
 		struct live *r = CONTAINER_OF(e, struct live, link);
 
-		n_tokens += (uint64_t)r->submit.n_prompt + r->n_output;
+		n_bytes += ((size_t)r->submit->n_prompt + r->n_output) * sizeof(uint32_t) + r->submit_bytes;
 		if (!live_send(l, r, now)) return;
 	}
 }
@@ -588,12 +669,12 @@ void lives_check(const struct lives *l)
 		LIST_EACH(&l->in_state[s], it, next) {
 			const struct live *r = CONTAINER_OF(it, struct live, link);
 
-			CHECK(r->state == (enum live_state)s && map_get(&l->by_id, r->submit.client_id) == r);
-			CHECK(lives_is_mine(l, r->submit.client_id) && !r->in_callback);
-			CHECK(r->n_output <= r->submit.n_output_max);
-			CHECK(r->submit.n_prompt + (size_t)r->n_output <= r->tokens_cap);
-			CHECK(r->state == LIVE_DUE || r->submit.attempt > 0);
-			CHECK(r->submit.attempt == 0 || r->submit.epoch <= l->epoch);
+			CHECK(r->state == (enum live_state)s && map_get(&l->by_id, r->submit->client_id) == r);
+			CHECK(lives_is_mine(l, r->submit->client_id) && !r->in_callback);
+			CHECK(r->n_output <= r->submit->n_output_max);
+			CHECK(r->submit->n_prompt + (size_t)r->n_output <= r->tokens_cap);
+			CHECK(r->state == LIVE_DUE || r->submit->attempt > 0);
+			CHECK(r->submit->attempt == 0 || r->submit->epoch <= l->epoch);
 			n_state++;
 		}
 		CHECK(n_state == l->in_state[s].len);

@@ -198,7 +198,7 @@ struct cpu_op {
 			const float *logits;
 			uint32_t vocab;
 			const struct ksample *params;
-			const uint32_t *banned;
+			const uint32_t *extra;
 		} sample;
 	} u;
 };
@@ -274,6 +274,6 @@ void cpu_attention(struct kdev *d, float *out, const float *q, uint32_t ld_q, co
 void cpu_silu_mul(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim);
 void cpu_gather(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
 void cpu_sample(struct kdev *d, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
-		const struct ksample *params, const uint32_t *banned);
+		const struct ksample *params, const uint32_t *extra);
 
 #endif

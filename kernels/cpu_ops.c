@@ -330,7 +330,7 @@ static void cpu_run_sample(struct cpu_thread *t, struct cpu_op *op, uint32_t beg
 		struct sampler s = {.logits = op->u.sample.logits + (size_t)i * vocab,
 				    .vocab = vocab,
 				    .params = params,
-				    .banned = params->n_banned ? op->u.sample.banned + params->banned_at : NULL,
+				    .extra = op->u.sample.extra,
 				    .math = &t->dev->level->sampler,
 				    .hash_logits = t->dev->opts.hash_logits,
 				    .p = (float *)t->scratch};
@@ -340,7 +340,7 @@ static void cpu_run_sample(struct cpu_thread *t, struct cpu_op *op, uint32_t beg
 }
 
 void cpu_sample(struct kdev *base, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
-		const struct ksample *params, const uint32_t *banned)
+		const struct ksample *params, const uint32_t *extra)
 {
 	struct cpu_op *op;
 
@@ -350,5 +350,5 @@ void cpu_sample(struct kdev *base, struct ksampled *out, const float *logits, ui
 	op->u.sample.logits = logits;
 	op->u.sample.vocab = vocab;
 	op->u.sample.params = params;
-	op->u.sample.banned = banned;
+	op->u.sample.extra = extra;
 }

@@ -62,8 +62,8 @@ struct kbatch {
 	const uint32_t *slots;        /* (n_tokens) where its K and V go: block * KBLOCK_LEN + offset */
 	const uint32_t *block_tables; /* (n_seqs, blocks_max) block numbers by position / KBLOCK_LEN */
 	uint32_t blocks_max;
-	uint32_t n_out;           /* rows whose logits are wanted */
-	const uint32_t *out_rows; /* (n_out) token rows */
+	uint32_t n_out;           /* rows whose logits or last states are wanted */
+	const uint32_t *out_rows; /* (n_out) token rows; NULL: all n_tokens, in order */
 };
 
 enum krope { KROPE_NORM, KROPE_NEOX }; /* pairs (2i, 2i+1), or (i, i + rot_dim/2) */
@@ -78,20 +78,34 @@ struct kmat_out {
 	bool accumulate;
 };
 
-/* Sampling parameters of one row of logits, in host order of the vLLM pipeline. An array of these is device memory. */
+/* Sampling parameters of one row of logits, in the order of the vLLM pipeline. An array of these is device memory, and so is
+ * `extra`, an array of 32-bit words that holds the lists; a row's lists begin at the given words. */
 struct ksample {
-	float temperature; /* 0: argmax, lowest id on a tie */
-	float top_p;       /* (0, 1]; 1 = off */
-	float min_p;       /* [0, 1]; 0 = off */
-	uint32_t top_k;    /* 0 = off */
-	uint64_t seed;     /* Philox key */
-	uint32_t choice;   /* Philox counter: choice index */
-	uint32_t position; /* Philox counter: absolute position of the token to be drawn */
-	uint32_t n_top;    /* log-probabilities wanted beside the chosen one, <= KTOP_MAX */
-	uint32_t n_banned; /* ids that must not be drawn (min_tokens), from banned_at of the banned array */
-	uint32_t banned_at;
-	bool want_logprob; /* of the untouched logits (before temperature), log-softmax */
+	bool has_mask;    /* only tokens whose bit is set may be drawn: vocab bits from word mask_at on, lowest first */
+	bool is_given;    /* nothing is drawn: the token is `given`, and its log-probability is wanted */
+	bool want_logprob; /* of the untouched logits (before all of this), log-softmax */
+	uint32_t mask_at;
+	uint32_t given;
+	uint32_t n_banned, banned_at; /* ids that must not be drawn (min_tokens) */
+	uint32_t n_bias, bias_at;     /* logit_bias: pairs of id and f32 */
+	uint32_t n_seen, seen_at;     /* distinct tokens of the sequence: pairs of id and (output count | KSEEN_PROMPT) */
+	float repetition;             /* of tokens seen anywhere: positive logits are divided by it, others multiplied; 0, 1 = off */
+	float frequency, presence;    /* taken off for each, or any, occurrence in the output; 0 = off */
+	float temperature;            /* 0: argmax, lowest id on a tie */
+	float top_p;                  /* (0, 1]; 1 = off */
+	float min_p;                  /* [0, 1]; 0 = off */
+	uint32_t top_k;               /* 0 = off */
+	uint64_t seed;                /* Philox key */
+	uint32_t choice;              /* Philox counter: choice index */
+	uint32_t position;            /* Philox counter: absolute position of the token to be drawn */
+	uint32_t n_top;               /* log-probabilities wanted beside the chosen one, <= KTOP_MAX */
 };
+
+#define KSEEN_PROMPT 0x80000000u
+
+/* Tokens of struct ksampled that are none. */
+#define KTOKEN_NO_LOGITS   UINT32_MAX       /* a NaN, +infinity, or nothing finite in the row, or made so by a penalty or bias */
+#define KTOKEN_NOT_ALLOWED (UINT32_MAX - 1) /* mask and bans leave nothing */
 
 #define KTOP_MAX 20 /* vLLM's default --max-logprobs */
 
@@ -144,12 +158,13 @@ struct kops {
 	void (*silu_mul)(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim);
 	/* out (n, dim) = x[rows[i]]. */
 	void (*gather)(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
-	/* out[n] from logits (n, vocab), vLLM order: ban, temperature (0: argmax), min_p, top_k (ties with the k-th
-	 * stay), top_p (drop from the bottom while the cumulative probability <= 1 - top_p, on the distribution after
-	 * top_k), draw with Philox4x32-10 keyed by seed, counter (choice, position). A row with a NaN, +infinity or no
-	 * finite logit gives token UINT32_MAX. Logits are not changed. Rows are independent. */
+	/* out[n] from logits (n, vocab), vLLM order: mask, bans, bias, penalties (repetition, frequency, presence),
+	 * temperature (0: argmax), min_p, top_k (ties with the k-th stay), top_p (drop from the bottom while the
+	 * cumulative probability <= 1 - top_p, on the distribution after top_k), draw with Philox4x32-10 keyed by seed,
+	 * counter (choice, position). A row from which nothing can be drawn gives a KTOKEN. Logits are not changed.
+	 * Rows are independent. extra may be NULL when no row has lists. */
 	void (*sample)(struct kdev *d, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
-		       const struct ksample *params, const uint32_t *banned);
+		       const struct ksample *params, const uint32_t *extra);
 };
 
 struct kdev_opts {

@@ -25,7 +25,7 @@ struct sampler_member {
 	uint32_t id;
 };
 
-/* The parts of s->p's workspace: terms; bins, later chunk sums; members of a bin; the row without what is banned. */
+/* The parts of s->p's workspace: terms; bins, later chunk sums; members of a bin; the row as mask, bias and penalties make it. */
 static size_t sampler_terms_bytes(uint32_t vocab)
 {
 	return align_up((size_t)vocab * sizeof(float), 64);
@@ -178,21 +178,82 @@ static bool sampler_is_greedy(const struct ksample *params)
 	return !(params->temperature >= SAMPLER_TEMPERATURE_MIN); /* a NaN too */
 }
 
+/* Not over a NaN or infinity: a bad row is found by them. */
+static void sampler_ban(float *z)
+{
+	if (*z < INFINITY) *z = -INFINITY;
+}
+
+static void sampler_mask(const struct sampler *s, float *z)
+{
+	const uint32_t *mask = s->extra + s->params->mask_at;
+
+	for (uint32_t from = 0; from < s->vocab; from += 32) {
+		uint32_t word = mask[from / 32], n = min_u32(32, s->vocab - from);
+
+		if (word == UINT32_MAX) continue;
+		for (uint32_t i = 0; i < n; i++)
+			if (!(word >> i & 1)) sampler_ban(&z[from + i]);
+	}
+}
+
+static void sampler_bias(const struct sampler *s, float *z)
+{
+	const uint32_t *pair = s->extra + s->params->bias_at;
+
+	for (uint32_t i = 0; i < s->params->n_bias; i++, pair += 2) {
+		float value;
+
+		memcpy(&value, &pair[1], sizeof(value));
+		if (pair[0] < s->vocab) z[pair[0]] += value;
+	}
+}
+
+static void sampler_penalties(const struct sampler *s, float *z)
+{
+	const struct ksample *params = s->params;
+	const uint32_t *pair = s->extra + params->seen_at;
+	float repetition = params->repetition > 0 ? params->repetition : 1;
+
+	for (uint32_t i = 0; i < params->n_seen; i++, pair += 2) {
+		uint32_t n_output = pair[1] & ~KSEEN_PROMPT;
+		float x;
+
+		if (pair[0] >= s->vocab) continue;
+		x = z[pair[0]];
+		x = x > 0 ? x / repetition : x * repetition;
+		if (n_output) {
+			x -= params->frequency * (float)n_output;
+			x -= params->presence;
+		}
+		z[pair[0]] = x;
+	}
+}
+
+/* The logits that the draw begins with: a copy where they differ from the row. */
+static const float *sampler_edit(const struct sampler *s)
+{
+	const struct ksample *params = s->params;
+	float *z = sampler_copy_of(s);
+
+	if (!params->has_mask && !params->n_banned && !params->n_bias && !params->n_seen) return s->logits;
+	memcpy(z, s->logits, s->vocab * sizeof(float));
+	if (params->has_mask) sampler_mask(s, z);
+	for (uint32_t i = 0; i < params->n_banned; i++)
+		if (s->extra[params->banned_at + i] < s->vocab) sampler_ban(&z[s->extra[params->banned_at + i]]);
+	if (params->n_bias) sampler_bias(s, z);
+	if (params->n_seen) sampler_penalties(s, z);
+	return z;
+}
+
 bool sampler_keep(struct sampler *s, double *total)
 {
 	const struct ksample *params = s->params;
-	const float *z = s->logits;
+	const float *z = sampler_edit(s);
 	uint32_t best = 0;
 	float inv_t;
 
-	if (params->n_banned) {
-		float *copy = sampler_copy_of(s);
-
-		memcpy(copy, z, s->vocab * sizeof(float));
-		for (uint32_t i = 0; i < params->n_banned; i++)
-			if (s->banned[i] < s->vocab && copy[s->banned[i]] < INFINITY) copy[s->banned[i]] = -INFINITY;
-		z = copy;
-	}
+	s->z = z;
 	if (!s->math->best(z, s->vocab, &best)) return false;
 	s->best = best;
 	if (sampler_is_greedy(params)) {
@@ -252,6 +313,29 @@ static double sampler_uniform(const struct ksample *params)
 	return (double)(((uint64_t)r[0] << 32 | r[1]) >> 11) * 0x1p-53;
 }
 
+/* A row from which nothing can be drawn: is it the model's fault? */
+static uint32_t sampler_failure(const struct sampler *s)
+{
+	uint32_t best;
+	bool finite = false;
+
+	if (!s->math->best(s->logits, s->vocab, &best)) return KTOKEN_NO_LOGITS;
+	for (uint32_t i = 0; i < s->vocab; i++) finite |= !(s->z[i] == -INFINITY);
+	return finite ? KTOKEN_NO_LOGITS : KTOKEN_NOT_ALLOWED;
+}
+
+/* The log-probability of a token that is known. */
+static void sampler_score(struct sampler *s, struct ksampled *out)
+{
+	uint32_t best;
+
+	out->token = s->params->given;
+	if (out->token < s->vocab && s->math->best(s->logits, s->vocab, &best))
+		sampler_logprobs(s, out);
+	else
+		out->token = KTOKEN_NO_LOGITS;
+}
+
 void sampler_run(struct sampler *s, struct ksampled *out)
 {
 	const struct ksample *params = s->params;
@@ -259,8 +343,12 @@ void sampler_run(struct sampler *s, struct ksampled *out)
 
 	memset(out, 0, sizeof(*out));
 	if (s->hash_logits) out->logits_hash = XXH3_64bits(s->logits, s->vocab * sizeof(float));
+	if (params->is_given) {
+		sampler_score(s, out);
+		return;
+	}
 	if (!sampler_keep(s, &total)) {
-		out->token = UINT32_MAX;
+		out->token = sampler_failure(s);
 		return;
 	}
 	out->token = sampler_is_greedy(params) ? s->best : sampler_draw(s, sampler_uniform(params) * total);

@@ -22,16 +22,17 @@ struct sampler {
 	const float *logits; /* (vocab), not changed */
 	uint32_t vocab;
 	const struct ksample *params;
-	const uint32_t *banned; /* (params->n_banned) */
+	const uint32_t *extra; /* lists of params */
 	const struct sampler_math *math;
 	bool hash_logits;
-	uint32_t best; /* set by sampler_keep(): the largest logit that may be drawn */
+	const float *z; /* set by sampler_keep(): the logits after mask, bans, bias and penalties */
+	uint32_t best;  /* set by sampler_keep(): the largest logit that may be drawn */
 	float *p;      /* workspace of sampler_scratch_bytes(vocab); afterwards the kept terms, 0 for what is dropped */
 };
 
 size_t sampler_scratch_bytes(uint32_t vocab);
 
-/* The first half of a draw: what is left after bans, temperature, min_p, top_k and top_p, as s->p (vocab) and its sum
+/* The first half of a draw: what is left after mask, bans, bias, penalties, temperature, min_p, top_k and top_p, as s->p (vocab) and its sum
  * *total > 0; the probability of a token is p / total. Temperature 0 leaves one token. False when the row has a NaN,
  * +infinity or no finite logit that may be drawn. */
 bool sampler_keep(struct sampler *s, double *total);

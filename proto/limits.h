@@ -14,6 +14,8 @@
 #define LIMIT_BIAS 4096            /* entries of a logit_bias; OpenAI takes 300 */
 #define LIMIT_ALLOWED (1u << 18)   /* allowed_token_ids: above every published vocabulary */
 #define LIMIT_GRAMMAR_BYTES (1u << 20) /* of one request's grammar (proto/gram.h) */
+#define LIMIT_PROMPT_ROWS 4096     /* prompt tokens of one step whose log-probabilities are wanted: 0.7 MB of the reply ring */
+#define LIMIT_POOLED (1u << 18)    /* elements of all pooled states of one step or message: 1 MiB, one of the widest model or hundreds of a common one */
 #define LIMIT_CHOICES 128          /* n and best_of */
 #define LIMIT_SALT 256             /* bytes of a cache salt */
 #define LIMIT_API_KEYS 1024        /* keys of one server; a gateway in front holds more */

@@ -96,6 +96,12 @@ enum request_kind {
 	REQUEST_POOL_LAST = 2  /* the last token's */
 };
 
+/* Tokens of a step_result that are none: why the request cannot go on. */
+#define TOKEN_FAILED      0xfffffff0u /* the smallest of them; above every vocabulary */
+#define TOKEN_NO_LOGITS   UINT32_MAX       /* the model gave no usable logits */
+#define TOKEN_NOT_ALLOWED (UINT32_MAX - 1) /* grammar, allowed ids and bans leave no token */
+#define TOKEN_BAD_GRAMMAR (UINT32_MAX - 2) /* the worker could not take the grammar */
+
 /* How a request ended; in results.finishes. */
 enum finish {
 	FINISH_NONE = 0,   /* goes on */

@@ -7,16 +7,17 @@
 
 #include "common/mem.h"
 
-#include <math.h>
 #include <string.h>
 
 #define BATCH_ALIGN 64 /* of each array in the input */
+#define BATCH_LIST_WORDS (256 * 1024) /* of a part's lists without masks: 1 MiB */
 
 /* A slot as it would be after the part of the step that was checked so far. */
 struct batch_look {
 	uint64_t take; /* valid when equal to batch.take */
 	bool used, grown, run;
 	uint32_t n_tokens, n_blocks;
+	uint32_t kind, n_prompt, prompt_from, n_pooled;
 };
 
 struct batch_slot {
@@ -25,11 +26,12 @@ struct batch_slot {
 	uint32_t n_tokens, tokens_cap;
 	uint32_t *blocks; /* by position / KBLOCK_LEN */
 	uint32_t n_blocks, blocks_cap;
-	uint32_t *stop_ids;
-	uint32_t n_stop, n_prompt, n_output_min, n_logprobs;
-	float temperature, top_p, min_p;
-	uint32_t top_k, choice;
-	uint64_t seed;
+	uint32_t kind; /* enum request_kind */
+	uint32_t n_prompt, n_prompt_logprobs;
+	uint32_t prompt_from; /* first position whose log-probabilities are wanted; n_prompt when none are */
+	struct draw draw;
+	double *pooled; /* (dim) sum of n_pooled hidden states, of pooling sequences */
+	uint32_t n_pooled;
 	struct batch_look look;
 };
 
@@ -42,6 +44,12 @@ struct batch {
 	uint8_t *input;
 	size_t input_bytes;
 	uint32_t *out_slots; /* (seqs_max) */
+	uint32_t *extra;     /* of the run; grows */
+	size_t extra_cap;
+	struct batch_part *parts;
+	size_t n_parts, parts_cap;
+	struct batch_score *scores; /* (seqs_max) */
+	struct batch_pool *pools;   /* (seqs_max) */
 };
 
 static size_t batch_seq_blocks_max(uint32_t positions)
@@ -53,22 +61,35 @@ size_t batch_input_bytes(uint32_t positions, uint32_t batched_tokens_max, uint32
 {
 	size_t seqs = min_u32(batched_tokens_max, seqs_max);
 
-	return 4 * align_up(batched_tokens_max * sizeof(uint32_t), BATCH_ALIGN) +
+	return 5 * align_up(batched_tokens_max * sizeof(uint32_t), BATCH_ALIGN) +
 	       align_up(seqs * batch_seq_blocks_max(positions) * sizeof(uint32_t), BATCH_ALIGN) +
-	       align_up(seqs * sizeof(uint32_t), BATCH_ALIGN) + align_up(seqs * sizeof(struct ksample), BATCH_ALIGN) +
-	       align_up(seqs * LIMIT_STOP_IDS * sizeof(uint32_t), BATCH_ALIGN);
+	       align_up(batch_rows_max(batched_tokens_max, seqs_max) * sizeof(struct ksample), BATCH_ALIGN);
+}
+
+uint32_t batch_rows_max(uint32_t batched_tokens_max, uint32_t seqs_max)
+{
+	return min_u32(batched_tokens_max, seqs_max + LIMIT_PROMPT_ROWS);
+}
+
+size_t batch_extra_words(uint32_t vocab, uint32_t positions, uint32_t part_rows)
+{
+	const struct draw_env env = {.vocab = vocab};
+
+	return part_rows * draw_mask_words(&env) + max_size(BATCH_LIST_WORDS, draw_words_max(&env, positions));
 }
 
 struct batch *batch_new(const struct batch_limits *limits)
 {
 	struct batch *b = mem_new(struct batch);
 
-	CHECK(limits->vocab > 0 && limits->positions > 0 && limits->n_blocks <= UINT32_MAX / KBLOCK_LEN);
+	CHECK(limits->env.vocab > 0 && limits->positions > 0 && limits->part_rows > 0 && limits->n_blocks <= UINT32_MAX / KBLOCK_LEN);
 	b->limits = *limits;
 	b->slots = mem_array(struct batch_slot, LIMIT_SEQS);
 	b->input_bytes = batch_input_bytes(limits->positions, limits->batched_tokens_max, limits->seqs_max);
 	b->input = mem_zalloc(1, b->input_bytes);
 	b->out_slots = mem_array(uint32_t, limits->seqs_max);
+	b->scores = mem_array(struct batch_score, limits->seqs_max);
+	b->pools = mem_array(struct batch_pool, limits->seqs_max);
 	b->why = "";
 	return b;
 }
@@ -77,7 +98,8 @@ static void batch_drop(struct batch *b, struct batch_slot *s)
 {
 	free(s->tokens);
 	free(s->blocks);
-	free(s->stop_ids);
+	free(s->pooled);
+	draw_release(&s->draw, &b->limits.env);
 	*s = (struct batch_slot){.look = s->look};
 	b->n_used--;
 }
@@ -95,6 +117,10 @@ void batch_free(struct batch *b)
 	free(b->slots);
 	free(b->input);
 	free(b->out_slots);
+	free(b->extra);
+	free(b->parts);
+	free(b->scores);
+	free(b->pools);
 	free(b);
 }
 
@@ -131,8 +157,14 @@ static struct batch_look *batch_look(struct batch *b, uint32_t slot)
 	if (slot >= LIMIT_SEQS) return NULL;
 	s = &b->slots[slot];
 	if (s->look.take != b->take)
-		s->look = (struct batch_look){
-			.take = b->take, .used = s->used, .n_tokens = s->n_tokens, .n_blocks = s->n_blocks};
+		s->look = (struct batch_look){.take = b->take,
+					      .used = s->used,
+					      .n_tokens = s->n_tokens,
+					      .n_blocks = s->n_blocks,
+					      .kind = s->kind,
+					      .n_prompt = s->n_prompt,
+					      .prompt_from = s->prompt_from,
+					      .n_pooled = s->n_pooled};
 	return &s->look;
 }
 
@@ -154,50 +186,44 @@ static bool batch_columns_match(const struct msg_step *m)
 	return m->added_n_tokens.n == n && m->added_n_prompt.n == n && m->added_n_output_min.n == n &&
 	       m->added_n_stop.n == n && m->added_temperature.n == n && m->added_top_p.n == n &&
 	       m->added_top_k.n == n && m->added_min_p.n == n && m->added_seed.n == n && m->added_choice.n == n &&
-	       m->added_n_logprobs.n == n && m->grown_n.n == m->grown.n && m->run_start.n == m->run.n &&
+	       m->added_n_logprobs.n == n && m->added_kind.n == n && m->added_n_output_max.n == n &&
+	       m->added_repetition.n == n && m->added_presence.n == n && m->added_frequency.n == n &&
+	       m->added_n_bias.n == n && m->added_bias_ids.n == m->added_bias_values.n && m->added_n_allowed.n == n &&
+	       m->added_n_prompt_logprobs.n == n && m->added_n_prompt_known.n == n && m->added_n_grammar.n == n &&
+	       m->grown_n.n == m->grown.n && m->run_start.n == m->run.n &&
 	       m->run_n.n == m->run.n && m->run_sample.n == m->run.n;
 }
 
-static int batch_look_params(struct batch *b, const struct msg_step *m, uint32_t i)
+/* The first prompt position of added row i whose log-probabilities are wanted. */
+static uint32_t batch_prompt_from(const struct msg_step *m, uint32_t i)
 {
-	float temperature = col_f32(m->added_temperature, i);
-	float top_p = col_f32(m->added_top_p, i), min_p = col_f32(m->added_min_p, i);
-
-	if (!(temperature >= 0) || !isfinite(temperature)) return batch_bad(b, "a temperature is not 0 or more");
-	if (!(top_p > 0 && top_p <= 1)) return batch_bad(b, "a top_p is not in (0, 1]");
-	if (!(min_p >= 0 && min_p <= 1)) return batch_bad(b, "a min_p is not in [0, 1]");
-	if (col_u32(m->added_n_logprobs, i) > 1 + KTOP_MAX)
-		return batch_bad(b, "too many log-probabilities are wanted");
-	return ST_OK;
+	return col_u32(m->added_n_prompt_logprobs, i) ? max_u32(1, col_u32(m->added_n_prompt_known, i)) : col_u32(m->added_n_prompt, i);
 }
 
 static int batch_look_added(struct batch *b, const struct msg_step *m)
 {
-	uint64_t n_tokens = 0, n_stop = 0;
+	struct draw_at at = {0};
 
 	for (uint32_t i = 0; i < m->added.n; i++) {
 		struct batch_look *k = batch_look(b, col_u32(m->added, i));
 		uint32_t n = col_u32(m->added_n_tokens, i), n_prompt = col_u32(m->added_n_prompt, i);
-		int rc;
+		const char *why;
 
 		if (!k || k->used) return batch_bad(b, "an added slot is in use already, or out of range");
 		if (n == 0 || n > b->limits.positions) return batch_bad(b, "an added sequence is empty or too long");
 		if (n_prompt == 0 || n_prompt > n) return batch_bad(b, "an added prompt is empty or too long");
-		if (col_u32(m->added_n_stop, i) > LIMIT_STOP_IDS) return batch_bad(b, "too many stop ids");
-		rc = batch_look_params(b, m, i);
-		if (rc != ST_OK) return rc;
-		*k = (struct batch_look){.take = b->take, .used = true, .n_tokens = n};
-		n_tokens += n;
-		n_stop += col_u32(m->added_n_stop, i);
+		why = draw_look(&b->limits.env, m, i, &at);
+		if (why) return batch_bad(b, why);
+		*k = (struct batch_look){.take = b->take,
+					 .used = true,
+					 .n_tokens = n,
+					 .kind = col_u32(m->added_kind, i),
+					 .n_prompt = n_prompt,
+					 .prompt_from = batch_prompt_from(m, i)};
 	}
-	if (n_tokens != m->added_tokens.n) return batch_bad(b, "the added tokens are not as many as their counts say");
-	if (n_stop != m->added_stop_ids.n) return batch_bad(b, "the stop ids are not as many as their counts say");
-	for (uint32_t i = 0; i < m->added_tokens.n; i++)
-		if (col_u32(m->added_tokens, i) >= b->limits.vocab)
-			return batch_bad(b, "an added token is not in the vocabulary");
-	for (uint32_t i = 0; i < m->added_stop_ids.n; i++)
-		if (col_u32(m->added_stop_ids, i) >= b->limits.vocab)
-			return batch_bad(b, "a stop id is not in the vocabulary");
+	if (at.tokens != m->added_tokens.n || at.stop != m->added_stop_ids.n || at.bias != m->added_bias_ids.n ||
+	    at.allowed != m->added_allowed_ids.n || at.grammar != m->added_grammars.n)
+		return batch_bad(b, "a column has more elements than the lists in it");
 	return ST_OK;
 }
 
@@ -223,25 +249,40 @@ static int batch_look_grown(struct batch *b, const struct msg_step *m)
 	return ST_OK;
 }
 
+/* Prompt positions whose log-probabilities a run of n tokens from `start` on gives: the number, and the first. */
+static uint32_t batch_scores(uint32_t prompt_from, uint32_t n_prompt, uint32_t start, uint32_t n, uint32_t *first)
+{
+	uint32_t end = min_u32(start + n + 1, n_prompt);
+
+	*first = max_u32(start + 1, prompt_from);
+	return *first < end ? end - *first : 0;
+}
+
 static int batch_look_run(struct batch *b, const struct msg_step *m)
 {
-	uint64_t n_tokens = 0;
+	uint64_t n_tokens = 0, n_scores = 0, n_pooled = 0;
 
 	if (m->run.n > b->limits.seqs_max) return batch_bad(b, "more sequences run than --max-num-seqs");
 	for (uint32_t i = 0; i < m->run.n; i++) {
 		struct batch_look *k = batch_look(b, col_u32(m->run, i));
 		uint64_t n = col_u32(m->run_n, i), end = col_u32(m->run_start, i) + n;
-		uint32_t sample = col_u32(m->run_sample, i);
+		uint32_t sample = col_u32(m->run_sample, i), first;
 
 		if (!k || !k->used || k->run) return batch_bad(b, "a slot that runs is not in use, or runs twice");
 		if (n == 0 || end > k->n_tokens) return batch_bad(b, "a run has no tokens, or more than the slot");
 		if (end > (uint64_t)k->n_blocks * KBLOCK_LEN) return batch_bad(b, "a run ends beyond its block table");
 		if (sample > 1) return batch_bad(b, "run_sample is neither 0 nor 1");
 		if (sample && end != k->n_tokens) return batch_bad(b, "a token is drawn before the last one has run");
-		if (sample && end >= b->limits.positions) return batch_bad(b, "a sequence becomes too long");
+		if (k->kind == REQUEST_POOL_MEAN && col_u32(m->run_start, i) != k->n_pooled)
+			return batch_bad(b, "a mean does not go on where it was");
+		if (k->kind != REQUEST_GENERATE) n_pooled += sample;
+		else if (sample && end >= b->limits.positions) return batch_bad(b, "a sequence becomes too long");
 		k->run = true;
 		n_tokens += n;
+		n_scores += batch_scores(k->prompt_from, k->n_prompt, col_u32(m->run_start, i), (uint32_t)n, &first);
 	}
+	if (n_scores > LIMIT_PROMPT_ROWS) return batch_bad(b, "too many log-probabilities of prompts are wanted");
+	if (n_pooled * b->limits.dim > LIMIT_POOLED) return batch_bad(b, "too many pooled states are wanted");
 	if (n_tokens > b->limits.batched_tokens_max)
 		return batch_bad(b, "more tokens run than --max-num-batched-tokens");
 	return ST_OK;
@@ -267,7 +308,7 @@ static void batch_copy(uint32_t *dst, struct view column, uint32_t from, uint32_
 	if (n) memcpy(dst, (const uint8_t *)column.data + (size_t)from * sizeof(*dst), (size_t)n * sizeof(*dst));
 }
 
-static void batch_add(struct batch *b, const struct msg_step *m, uint32_t i, uint32_t *tokens_at, uint32_t *stop_at)
+static void batch_add(struct batch *b, const struct msg_step *m, uint32_t i, struct draw_at *at)
 {
 	struct batch_slot *s = &b->slots[col_u32(m->added, i)];
 
@@ -275,29 +316,22 @@ static void batch_add(struct batch *b, const struct msg_step *m, uint32_t i, uin
 	b->n_used++;
 	s->n_tokens = col_u32(m->added_n_tokens, i);
 	mem_reserve(s->tokens, s->tokens_cap, s->n_tokens);
-	batch_copy(s->tokens, m->added_tokens, *tokens_at, s->n_tokens);
-	*tokens_at += s->n_tokens;
-	s->n_stop = col_u32(m->added_n_stop, i);
-	s->stop_ids = mem_array(uint32_t, s->n_stop);
-	batch_copy(s->stop_ids, m->added_stop_ids, *stop_at, s->n_stop);
-	*stop_at += s->n_stop;
+	batch_copy(s->tokens, m->added_tokens, at->tokens, s->n_tokens);
+	s->kind = col_u32(m->added_kind, i);
 	s->n_prompt = col_u32(m->added_n_prompt, i);
-	s->n_output_min = col_u32(m->added_n_output_min, i);
-	s->n_logprobs = col_u32(m->added_n_logprobs, i);
-	s->temperature = col_f32(m->added_temperature, i);
-	s->top_p = col_f32(m->added_top_p, i);
-	s->min_p = col_f32(m->added_min_p, i);
-	s->top_k = col_u32(m->added_top_k, i);
-	s->seed = col_u64(m->added_seed, i);
-	s->choice = col_u32(m->added_choice, i);
+	s->n_prompt_logprobs = col_u32(m->added_n_prompt_logprobs, i);
+	s->prompt_from = batch_prompt_from(m, i);
+	if (s->kind != REQUEST_GENERATE) s->pooled = mem_array(double, b->limits.dim);
+	draw_init(&s->draw, &b->limits.env, m, i, s->tokens, at);
 }
 
 static void batch_apply(struct batch *b, const struct msg_step *m)
 {
-	uint32_t tokens_at = 0, stop_at = 0, blocks_at = 0;
+	struct draw_at at = {0};
+	uint32_t blocks_at = 0;
 
 	for (uint32_t i = 0; i < m->removed.n; i++) batch_drop(b, &b->slots[col_u32(m->removed, i)]);
-	for (uint32_t i = 0; i < m->added.n; i++) batch_add(b, m, i, &tokens_at, &stop_at);
+	for (uint32_t i = 0; i < m->added.n; i++) batch_add(b, m, i, &at);
 	for (uint32_t i = 0; i < m->grown.n; i++) {
 		struct batch_slot *s = &b->slots[col_u32(m->grown, i)];
 		uint32_t n = col_u32(m->grown_n, i);
@@ -319,28 +353,43 @@ static size_t batch_place(struct batch_run *run, size_t n, size_t size)
 	return at;
 }
 
-static void batch_measure(const struct batch *b, const struct msg_step *m, struct batch_run *run)
+/* Hidden states of a run that are pooled. */
+static uint32_t batch_n_pool(const struct batch_slot *s, uint32_t n, bool sample)
 {
-	size_t n_banned = 0;
+	return s->kind == REQUEST_POOL_MEAN ? n : s->kind == REQUEST_POOL_LAST && sample ? 1 : 0;
+}
 
-	*run = (struct batch_run){.n_seqs = m->run.n, .input = b->input, .out_slots = b->out_slots};
+/* Which rows are wanted, and how large everything is. */
+static void batch_measure(struct batch *b, const struct msg_step *m, struct batch_run *run)
+{
+	*run = (struct batch_run){.n_seqs = m->run.n,
+				  .input = b->input,
+				  .out_slots = b->out_slots,
+				  .scores = b->scores,
+				  .pools = b->pools};
 	for (uint32_t i = 0; i < m->run.n; i++) {
-		uint32_t end = col_u32(m->run_start, i) + col_u32(m->run_n, i);
+		uint32_t slot = col_u32(m->run, i), start = col_u32(m->run_start, i), n = col_u32(m->run_n, i), first;
+		const struct batch_slot *s = &b->slots[slot];
+		bool sample = col_u32(m->run_sample, i);
+		uint32_t n_pool = batch_n_pool(s, n, sample), n_score = batch_scores(s->prompt_from, s->n_prompt, start, n, &first);
 
-		run->n_tokens += col_u32(m->run_n, i);
-		run->blocks_max = max_u32(run->blocks_max, (uint32_t)div_up(end, KBLOCK_LEN));
-		if (!col_u32(m->run_sample, i)) continue;
-		run->n_out++;
-		n_banned += b->slots[col_u32(m->run, i)].n_stop;
+		run->n_tokens += n;
+		run->blocks_max = max_u32(run->blocks_max, (uint32_t)div_up(start + n, KBLOCK_LEN));
+		if (sample && s->kind == REQUEST_GENERATE) b->out_slots[run->n_draw++] = slot;
+		if (n_score) b->scores[run->n_scores++] = (struct batch_score){slot, first, n_score};
+		if (n_pool) b->pools[run->n_pools++] = (struct batch_pool){slot, run->n_out, n_pool, sample};
+		run->n_score += n_score;
+		run->n_out += n_pool; /* so far of pools alone */
 	}
+	for (uint32_t i = 0; i < run->n_pools; i++) b->pools[i].row += run->n_draw + run->n_score;
+	run->n_out += run->n_draw + run->n_score;
 	run->token_ids = batch_place(run, run->n_tokens, sizeof(uint32_t));
 	run->positions = batch_place(run, run->n_tokens, sizeof(uint32_t));
 	run->seq_ix = batch_place(run, run->n_tokens, sizeof(uint32_t));
 	run->slots = batch_place(run, run->n_tokens, sizeof(uint32_t));
 	run->block_tables = batch_place(run, (size_t)run->n_seqs * run->blocks_max, sizeof(uint32_t));
 	run->out_rows = batch_place(run, run->n_out, sizeof(uint32_t));
-	run->params = batch_place(run, run->n_out, sizeof(struct ksample));
-	run->banned = batch_place(run, n_banned, sizeof(uint32_t));
+	run->params = batch_place(run, (size_t)run->n_draw + run->n_score, sizeof(struct ksample));
 	CHECK(run->bytes <= b->input_bytes);
 }
 
@@ -349,59 +398,105 @@ static uint32_t *batch_u32s(struct batch *b, size_t at)
 	return (uint32_t *)(void *)(b->input + at);
 }
 
-/* The sampling parameters of one row; banned ids go to *n_banned of the banned array. */
-static void batch_fill_params(struct batch *b, const struct batch_run *run, const struct batch_slot *s, uint32_t row,
-			      uint32_t *n_banned)
+/* The part that takes one more row, with lists of at most n_words. */
+static struct batch_part *batch_part_for(struct batch *b, uint32_t row, size_t n_words)
 {
-	struct ksample *p = (struct ksample *)(void *)(b->input + run->params) + row;
+	struct batch_part *p = b->n_parts ? &b->parts[b->n_parts - 1] : NULL;
+	size_t extra_at = p ? p->extra_at + p->n_extra : 0;
 
-	*p = (struct ksample){.temperature = s->temperature,
-			      .top_p = s->top_p,
-			      .min_p = s->min_p,
-			      .top_k = s->top_k,
-			      .seed = s->seed,
-			      .choice = s->choice,
-			      .position = s->n_tokens,
-			      .n_top = s->n_logprobs ? s->n_logprobs - 1 : 0,
-			      .want_logprob = s->n_logprobs > 0,
-			      .banned_at = *n_banned};
-	if (s->n_tokens - s->n_prompt >= s->n_output_min) return;
-	p->n_banned = s->n_stop;
-	if (s->n_stop) memcpy(batch_u32s(b, run->banned) + *n_banned, s->stop_ids, s->n_stop * sizeof(*s->stop_ids));
-	*n_banned += s->n_stop;
+	if (!p || p->n == b->limits.part_rows || p->n_extra + n_words > b->limits.extra_words) {
+		mem_reserve(b->parts, b->parts_cap, b->n_parts + 1);
+		p = &b->parts[b->n_parts++];
+		*p = (struct batch_part){.row = row, .extra_at = extra_at};
+	}
+	mem_reserve(b->extra, b->extra_cap, p->extra_at + p->n_extra + n_words);
+	p->n++;
+	return p;
 }
 
-static void batch_fill(struct batch *b, const struct msg_step *m, struct batch_run *run)
+static void batch_fill_draws(struct batch *b, const struct batch_run *run)
 {
-	uint32_t *ids, *positions, *seq_ix, *slots, *out_rows, *table;
-	uint32_t row = 0, out = 0, n_banned = 0;
+	struct ksample *params = (struct ksample *)(void *)(b->input + run->params);
 
-	batch_measure(b, m, run);
-	ids = batch_u32s(b, run->token_ids);
-	positions = batch_u32s(b, run->positions);
-	seq_ix = batch_u32s(b, run->seq_ix);
-	slots = batch_u32s(b, run->slots);
-	out_rows = batch_u32s(b, run->out_rows);
+	for (uint32_t row = 0; row < run->n_draw; row++) {
+		struct batch_slot *s = &b->slots[run->out_slots[row]];
+		struct batch_part *p = batch_part_for(b, row, draw_words(&s->draw, &b->limits.env));
+
+		draw_fill(&s->draw, &b->limits.env, s->n_tokens, &params[row], b->extra + p->extra_at, &p->n_extra);
+	}
+}
+
+static void batch_fill_scores(struct batch *b, const struct batch_run *run)
+{
+	struct ksample *params = (struct ksample *)(void *)(b->input + run->params);
+	uint32_t row = run->n_draw;
+
+	for (uint32_t i = 0; i < run->n_scores; i++) {
+		const struct batch_score *c = &run->scores[i];
+		const struct batch_slot *s = &b->slots[c->slot];
+
+		for (uint32_t k = 0; k < c->n; k++, row++) {
+			batch_part_for(b, row, 0);
+			params[row] = (struct ksample){.is_given = true,
+						       .given = s->tokens[c->start + k],
+						       .want_logprob = true,
+						       .n_top = s->n_prompt_logprobs - 1};
+		}
+	}
+}
+
+/* The token rows of what is wanted: of drawn, scored and pooled ones in their places. */
+struct batch_rows {
+	uint32_t *draw, *score, *pool;
+};
+
+static void batch_fill_rows(const struct batch_slot *s, uint32_t row, uint32_t start, uint32_t n, bool sample, struct batch_rows *to)
+{
+	uint32_t n_pool = batch_n_pool(s, n, sample), first, n_score = batch_scores(s->prompt_from, s->n_prompt, start, n, &first);
+
+	if (sample && s->kind == REQUEST_GENERATE) *to->draw++ = row + n - 1;
+	/* A position's log-probability comes from the token before it. */
+	for (uint32_t k = 0; k < n_score; k++) *to->score++ = row + first + k - 1 - start;
+	for (uint32_t k = 0; k < n_pool; k++) *to->pool++ = row + n - n_pool + k;
+}
+
+static void batch_fill_tokens(struct batch *b, const struct msg_step *m, const struct batch_run *run)
+{
+	uint32_t *ids = batch_u32s(b, run->token_ids), *positions = batch_u32s(b, run->positions);
+	uint32_t *seq_ix = batch_u32s(b, run->seq_ix), *slots = batch_u32s(b, run->slots), *table, row = 0;
+	struct batch_rows to = {.draw = batch_u32s(b, run->out_rows)};
+
+	to.score = to.draw + run->n_draw;
+	to.pool = to.score + run->n_score;
 	for (uint32_t i = 0; i < m->run.n; i++) {
-		uint32_t slot = col_u32(m->run, i), start = col_u32(m->run_start, i), n = col_u32(m->run_n, i);
-		const struct batch_slot *s = &b->slots[slot];
+		uint32_t start = col_u32(m->run_start, i), n = col_u32(m->run_n, i);
+		const struct batch_slot *s = &b->slots[col_u32(m->run, i)];
 		uint32_t n_blocks = (uint32_t)div_up(start + n, KBLOCK_LEN);
 
 		table = batch_u32s(b, run->block_tables) + (size_t)i * run->blocks_max;
 		memcpy(table, s->blocks, n_blocks * sizeof(*table));
 		/* The rest of the row is never read; zero is a block that exists. */
 		memset(table + n_blocks, 0, (run->blocks_max - n_blocks) * sizeof(*table));
+		batch_fill_rows(s, row, start, n, col_u32(m->run_sample, i), &to);
 		for (uint32_t p = start; p < start + n; p++, row++) {
 			ids[row] = s->tokens[p];
 			positions[row] = p;
 			seq_ix[row] = i;
 			slots[row] = table[p / KBLOCK_LEN] * KBLOCK_LEN + p % KBLOCK_LEN;
 		}
-		if (!col_u32(m->run_sample, i)) continue;
-		out_rows[out] = row - 1;
-		b->out_slots[out] = slot;
-		batch_fill_params(b, run, s, out++, &n_banned);
 	}
+}
+
+static void batch_fill(struct batch *b, const struct msg_step *m, struct batch_run *run)
+{
+	batch_measure(b, m, run);
+	batch_fill_tokens(b, m, run);
+	b->n_parts = 0;
+	batch_fill_draws(b, run);
+	batch_fill_scores(b, run);
+	run->extra = b->extra;
+	run->parts = b->parts;
+	run->n_parts = (uint32_t)b->n_parts;
 }
 
 int batch_take(struct batch *b, const struct msg_step *m, struct batch_run *run)
@@ -418,13 +513,37 @@ void batch_append(struct batch *b, const struct batch_run *run, uint32_t row, ui
 {
 	struct batch_slot *s = &b->slots[run->out_slots[row]];
 
-	CHECK(row < run->n_out && s->used && s->n_tokens < b->limits.positions);
+	CHECK(row < run->n_draw && s->used && s->n_tokens < b->limits.positions);
+	if (token >= b->limits.env.vocab) token = 0;
 	mem_reserve(s->tokens, s->tokens_cap, s->n_tokens + 1);
-	s->tokens[s->n_tokens++] = token < b->limits.vocab ? token : 0;
+	s->tokens[s->n_tokens++] = token;
+	draw_append(&s->draw, &b->limits.env, token);
 }
 
 uint32_t batch_n_logprobs(const struct batch *b, const struct batch_run *run, uint32_t row)
 {
-	CHECK(row < run->n_out);
-	return b->slots[run->out_slots[row]].n_logprobs;
+	CHECK(row < run->n_draw);
+	return b->slots[run->out_slots[row]].draw.n_logprobs;
+}
+
+bool batch_has_bad_grammar(const struct batch *b, const struct batch_run *run, uint32_t row)
+{
+	CHECK(row < run->n_draw);
+	return b->slots[run->out_slots[row]].draw.bad_grammar;
+}
+
+void batch_pool_add(struct batch *b, const struct batch_pool *p, const float *state)
+{
+	struct batch_slot *s = &b->slots[p->slot];
+
+	for (uint32_t i = 0; i < b->limits.dim; i++) s->pooled[i] += (double)state[i];
+	s->n_pooled++;
+}
+
+void batch_pool_result(const struct batch *b, const struct batch_pool *p, float *out)
+{
+	const struct batch_slot *s = &b->slots[p->slot];
+
+	CHECK(p->is_last && s->n_pooled > 0);
+	for (uint32_t i = 0; i < b->limits.dim; i++) out[i] = (float)(s->pooled[i] / s->n_pooled);
 }

@@ -3,7 +3,8 @@
  * Memory of a step, all parts of the plan: x is the residual stream; h holds the norm, then what attention gives; qkv
  * holds the three projections side by side, so that one rotation does q and k together. The feed-forward goes through
  * plan.ffn_rows rows at a time. Attention and store are over all tokens in every layer, because later tokens need their
- * keys; the rest of the last layer is done for the wanted rows only. */
+ * keys; the rest of the last layer is done for the wanted rows only, unless they are more than plan.outs (a prompt's
+ * log-probabilities, a pooled prompt): then for all. A row's bits are the same either way. */
 #include "worker/decoder.h"
 
 #include "common/mem.h"
@@ -198,25 +199,38 @@ int decoder_forward(struct decoder *d, const struct kbatch *b)
 	}
 	decoder_attend(d, last, b, x, h, qkv, b->n_out == 0);
 	if (b->n_out == 0) return ST_OK;
-	if (b->n_out < b->n_tokens) {
+	d->out_rows = NULL;
+	if (b->out_rows && b->n_out <= d->plan.outs) {
 		/* q, k and v are done with: their room takes attention's wanted rows. */
 		d->ops->gather(d->dev, qkv, h, b->out_rows, b->n_out, last->heads * last->head_dim);
 		d->ops->gather(d->dev, x_out, x, b->out_rows, b->n_out, d->dim);
 		decoder_mix(d, last, x_out, qkv, h, b->n_out);
 		x = x_out;
+		d->ops->rms_norm(d->dev, h, x, d->output_norm, b->n_out, d->dim, d->eps);
 	} else {
+		/* All are wanted, or so many that there is no room for a copy of each: then they are picked later. */
 		decoder_mix(d, last, x, h, h, b->n_tokens);
+		d->ops->rms_norm(d->dev, h, x, d->output_norm, b->n_tokens, d->dim, d->eps);
+		d->out_rows = b->out_rows;
 	}
 	d->normed = h;
-	d->ops->rms_norm(d->dev, h, x, d->output_norm, b->n_out, d->dim, d->eps);
 	return ST_OK;
+}
+
+const float *decoder_states(struct decoder *d, uint32_t row, uint32_t n)
+{
+	float *picked = decoder_part(d, &d->plan.x_out);
+
+	CHECK(n <= d->plan.logits_rows);
+	if (!d->out_rows) return d->normed + (size_t)row * d->dim;
+	d->ops->gather(d->dev, picked, d->normed, d->out_rows + row, n, d->dim);
+	return picked;
 }
 
 const float *decoder_logits(struct decoder *d, uint32_t row, uint32_t n)
 {
 	struct kmat_out o = {.w = d->output, .out = decoder_part(d, &d->plan.logits), .ld_out = d->vocab};
 
-	CHECK(n <= d->plan.logits_rows);
-	d->ops->matmul(d->dev, d->normed + (size_t)row * d->dim, d->dim, n, &o, 1);
+	d->ops->matmul(d->dev, decoder_states(d, row, n), d->dim, n, &o, 1);
 	return o.out;
 }

@@ -44,7 +44,8 @@ struct decoder {
 	void *kv;    /* device, kv_bytes; owned */
 	size_t kv_bytes;
 	uint32_t n_blocks;
-	float *normed;           /* (n_out, dim) of the batch enqueued last: input of the output matrix */
+	float *normed;            /* states of the batch enqueued last after the last norm: (n_out, dim) of the wanted rows, or ... */
+	const uint32_t *out_rows; /* ... (n_tokens, dim) of all, and which are wanted; NULL: the former */
 	void (*beat)(void *ctx); /* called between the layers of a large batch; NULL: never */
 	void *beat_ctx;
 };
@@ -65,8 +66,10 @@ static inline void *decoder_part(const struct decoder *d, const struct memplan_p
 /* Enqueues all layers for the batch. With `beat`, a large batch is synchronised after each layer: ST_DEVICE. */
 int decoder_forward(struct decoder *d, const struct kbatch *b) MUST_CHECK;
 
-/* Enqueues the logits of n wanted rows from `row` on, n <= plan.logits_rows, and returns where they will be: (n,
- * vocab), until the next call's operations run. */
+/* Enqueues what brings n wanted rows' states after the last norm together, n <= plan.logits_rows, and returns where they will be: (n,
+ * dim), until the next call's operations run. */
+const float *decoder_states(struct decoder *d, uint32_t row, uint32_t n);
+/* Enqueues the logits of n wanted rows from `row` on, likewise: (n, vocab). */
 const float *decoder_logits(struct decoder *d, uint32_t row, uint32_t n);
 
 #endif

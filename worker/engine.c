@@ -2,26 +2,25 @@
  *
  * Good path of a step: batch_take() checks it and prepares the input, one upload carries it, the decoder enqueues all
  * layers, logits and draws are enqueued in parts of at most plan.logits_rows rows, one download brings the drawn rows,
- * one sync runs it all. Then the tokens are appended to their slots and the result's columns are filled. */
+ * one sync runs it all. Then the tokens are appended to their slots and the result's columns are filled (outcome.c).
+ * A part whose rows have lists (masks, biases, penalties) has them uploaded first. Log-probabilities of prompts are more rows of the
+ * same kind, whose token is given. States to be pooled are downloaded and added up on the host, in order of positions. */
 #include "worker/engine.h"
 
 #include "common/clock.h"
 #include "common/cpuset.h"
 #include "common/gguf.h"
+#include "common/log.h"
 #include "common/mem.h"
+#include "worker/outcome.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #define ENGINE_KV_AUTO_MAX (4 * GIB) /* on the CPU: enough for hundreds of conversations with a small model */
-#define ENGINE_TOP_MAX     (1 + KTOP_MAX)
-
-struct engine_columns { /* of a result; (seqs_max), the top ones times ENGINE_TOP_MAX */
-	uint32_t *slots, *tokens, *n_top, *ranks, *top_ids;
-	float *top_logprobs;
-	uint64_t *hashes;
-};
+#define ENGINE_BEAT_PARTS  4            /* so many parts of a step are drawn with a sign of life in between */
+#define ENGINE_MASK_BYTES  (128 * MIB) /* of grammars and their masks; host memory, taken when grammars come */
 
 struct engine {
 	struct engine_opts opts;
@@ -32,10 +31,12 @@ struct engine {
 	struct kdev *dev;
 	struct weights weights;
 	struct decoder decoder;
+	struct draw_env env; /* owns env.masks */
 	struct batch *batch;
-	struct ksampled *sampled; /* host (seqs_max) */
+	struct ksampled *sampled; /* host (batch_rows_max()) */
 	float *logits;            /* host (logits_rows, vocab), with on_logits */
-	struct engine_columns cols;
+	float *states;            /* host (logits_rows, dim) */
+	struct outcome outcome;
 	const char *why;
 };
 
@@ -69,7 +70,8 @@ static void engine_make_plan(struct engine *e)
 	struct memplan_sizes sizes = {.batched_tokens_max = o->batched_tokens_max,
 				      .seqs_max = o->seqs_max,
 				      .model_len_max = e->model_len_max,
-				      .kv_type = o->kv_type};
+				      .kv_type = o->kv_type,
+				      .mask_vocab = e->env.mask_vocab};
 	struct kdev_limits lim = {.n_tokens = o->batched_tokens_max,
 				  .cols = max_u32(max_u32(s->dim, s->ffn), s->heads * s->head_dim),
 				  .seqs = o->seqs_max,
@@ -78,7 +80,7 @@ static void engine_make_plan(struct engine *e)
 				  .positions = e->model_len_max + MEMPLAN_SPARE_POSITIONS,
 				  .vocab = s->n_tokens};
 
-	memplan_init(&e->plan, s, &sizes, batch_input_bytes(lim.positions, o->batched_tokens_max, o->seqs_max));
+	memplan_init(&e->plan, s, &sizes);
 	if (o->null_device)
 		e->plan.activation_bytes = 0; /* nothing is computed, so nothing is held */
 	else
@@ -103,17 +105,27 @@ static int engine_open_device(struct engine *e, const struct gguf *g, struct err
 
 static void engine_make_columns(struct engine *e)
 {
-	size_t n = e->opts.seqs_max, n_tops = n * ENGINE_TOP_MAX;
+	uint32_t n_rows = batch_rows_max(e->opts.batched_tokens_max, e->opts.seqs_max);
 
-	e->cols = (struct engine_columns){.slots = mem_array(uint32_t, n),
-					  .tokens = mem_array(uint32_t, n),
-					  .n_top = mem_array(uint32_t, n),
-					  .ranks = mem_array(uint32_t, n),
-					  .top_ids = mem_array(uint32_t, n_tops),
-					  .top_logprobs = mem_array(float, n_tops),
-					  .hashes = mem_array(uint64_t, n)};
-	e->sampled = mem_array(struct ksampled, n);
+	outcome_init(&e->outcome, e->opts.seqs_max, n_rows, e->shape.dim);
+	e->sampled = mem_array(struct ksampled, n_rows);
+	e->states = mem_array(float, (size_t)e->plan.logits_rows * e->shape.dim);
 	if (e->opts.on_logits) e->logits = mem_array(float, (size_t)e->plan.logits_rows * e->shape.n_tokens);
+}
+
+/* A vocabulary that cannot be read as bytes only means that no grammar can be followed. */
+static void engine_make_masks(struct engine *e, const struct gguf *g)
+{
+	struct tokbytes *t;
+	struct errbuf err;
+
+	e->env.vocab = e->shape.n_tokens;
+	if (tokbytes_from_gguf(&t, g, &err) != ST_OK) {
+		log_info("grammars cannot be followed with this model: %s", err.text);
+		return;
+	}
+	e->env.mask_vocab = t->n;
+	e->env.masks = masks_new(t, ENGINE_MASK_BYTES);
 }
 
 int engine_load(struct engine **out, const struct engine_opts *opts, weights_progress *progress, void *ctx,
@@ -133,6 +145,7 @@ int engine_load(struct engine **out, const struct engine_opts *opts, weights_pro
 	if (rc != ST_OK) goto end;
 	rc = engine_read_model(e, g, err);
 	if (rc != ST_OK) goto end;
+	engine_make_masks(e, g);
 	engine_make_plan(e);
 	engine_make_columns(e);
 	if (opts->null_device) goto end;
@@ -161,13 +174,9 @@ void engine_free(struct engine *e)
 	kdev_close(e->dev);
 	free(e->sampled);
 	free(e->logits);
-	free(e->cols.slots);
-	free(e->cols.tokens);
-	free(e->cols.n_top);
-	free(e->cols.ranks);
-	free(e->cols.top_ids);
-	free(e->cols.top_logprobs);
-	free(e->cols.hashes);
+	free(e->states);
+	masks_free(e->env.masks);
+	outcome_release(&e->outcome);
 	free(e);
 }
 
@@ -226,11 +235,14 @@ int engine_profile(struct engine *e, uint32_t *n_blocks, struct errbuf *err)
 
 int engine_kv_init(struct engine *e, uint32_t n_blocks, struct errbuf *err)
 {
-	struct batch_limits limits = {.vocab = e->shape.n_tokens,
-				      .n_blocks = n_blocks,
+	struct batch_limits limits = {.n_blocks = n_blocks,
 				      .positions = e->plan.positions,
 				      .batched_tokens_max = e->opts.batched_tokens_max,
-				      .seqs_max = e->opts.seqs_max};
+				      .seqs_max = e->opts.seqs_max,
+				      .dim = e->shape.dim,
+				      .part_rows = e->plan.logits_rows,
+				      .extra_words = e->plan.extra.bytes / sizeof(uint32_t),
+				      .env = e->env};
 	int rc = ST_OK;
 
 	if (n_blocks == 0 || n_blocks > UINT32_MAX / KBLOCK_LEN)
@@ -274,7 +286,7 @@ static struct kbatch engine_kbatch(const struct batch_run *run, const char *inpu
 			       .block_tables = (const void *)(input + run->block_tables),
 			       .blocks_max = run->blocks_max,
 			       .n_out = run->n_out,
-			       .out_rows = (const void *)(input + run->out_rows)};
+			       .out_rows = run->n_draw == run->n_tokens ? NULL : (const void *)(input + run->out_rows)};
 }
 
 static int engine_show_logits(struct engine *e, const struct batch_run *run, const float *logits, uint32_t row,
@@ -286,101 +298,139 @@ static int engine_show_logits(struct engine *e, const struct batch_run *run, con
 	kdev_download(e->dev, e->logits, logits, (size_t)n * vocab * sizeof(float));
 	rc = kdev_sync(e->dev);
 	if (rc != ST_OK) return rc;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n && row + i < run->n_draw; i++)
 		e->opts.on_logits(e->opts.ctx, run->out_slots[row + i], e->logits + (size_t)i * vocab, vocab);
 	return ST_OK;
 }
 
-/* Enqueues logits and draws of all wanted rows, part by part. */
-static int engine_draw(struct engine *e, const struct batch_run *run, const char *input)
+/* Many rows take longer than others may wait for a sign of life. */
+static int engine_beat(struct engine *e, uint32_t n_parts)
+{
+	int rc;
+
+	if (!e->decoder.beat || n_parts < ENGINE_BEAT_PARTS) return ST_OK;
+	rc = kdev_sync(e->dev);
+	e->decoder.beat(e->decoder.beat_ctx);
+	return rc;
+}
+
+/* Enqueues logits and draws of a part of the wanted rows. */
+static int engine_draw_part(struct engine *e, const struct batch_run *run, const char *input, const struct batch_part *p)
 {
 	struct ksampled *sampled = decoder_part(&e->decoder, &e->plan.sampled);
 	const struct ksample *params = (const void *)(input + run->params);
-	const uint32_t *banned = (const void *)(input + run->banned);
+	uint32_t *extra = decoder_part(&e->decoder, &e->plan.extra);
+	const float *logits = decoder_logits(&e->decoder, p->row, p->n);
 	int rc;
 
-	for (uint32_t row = 0, n; row < run->n_out; row += n) {
-		const float *logits;
-
-		n = min_u32(run->n_out - row, e->plan.logits_rows);
-		logits = decoder_logits(&e->decoder, row, n);
-		if (e->opts.on_logits) {
-			rc = engine_show_logits(e, run, logits, row, n);
-			if (rc != ST_OK) return rc;
-		}
-		kdev_ops(e->dev)->sample(e->dev, sampled + row, logits, n, e->shape.n_tokens, params + row, banned);
+	if (e->opts.on_logits) {
+		rc = engine_show_logits(e, run, logits, p->row, p->n);
+		if (rc != ST_OK) return rc;
 	}
-	kdev_download(e->dev, e->sampled, sampled, run->n_out * sizeof(*sampled));
+	if (p->n_extra) kdev_upload(e->dev, extra, run->extra + p->extra_at, p->n_extra * sizeof(*extra));
+	kdev_ops(e->dev)->sample(e->dev, sampled + p->row, logits, p->n, e->shape.n_tokens, params + p->row, extra);
+	return engine_beat(e, run->n_parts);
+}
+
+/* Downloads the states of a pooling sequence and adds them up. */
+static int engine_pool(struct engine *e, const struct batch_pool *p)
+{
+	uint32_t dim = e->shape.dim;
+	int rc;
+
+	for (uint32_t from = 0, n; from < p->n; from += n) {
+		n = min_u32(p->n - from, e->plan.logits_rows);
+		kdev_download(e->dev, e->states, decoder_states(&e->decoder, p->row + from, n), (size_t)n * dim * sizeof(float));
+		rc = kdev_sync(e->dev);
+		if (rc != ST_OK) return rc;
+		for (uint32_t i = 0; i < n; i++) batch_pool_add(e->batch, p, e->states + (size_t)i * dim);
+	}
 	return ST_OK;
 }
 
 static int engine_run(struct engine *e, const struct batch_run *run)
 {
 	char *input = decoder_part(&e->decoder, &e->plan.input);
+	struct ksampled *sampled = decoder_part(&e->decoder, &e->plan.sampled);
 	struct kbatch b = engine_kbatch(run, input);
 	int rc;
 
 	kdev_upload(e->dev, input, run->input, run->bytes);
 	rc = decoder_forward(&e->decoder, &b);
-	if (rc == ST_OK) rc = engine_draw(e, run, input);
+	for (uint32_t i = 0; i < run->n_parts && rc == ST_OK; i++) rc = engine_draw_part(e, run, input, &run->parts[i]);
+	kdev_download(e->dev, e->sampled, sampled, ((size_t)run->n_draw + run->n_score) * sizeof(*sampled));
+	for (uint32_t i = 0; i < run->n_pools && rc == ST_OK; i++) rc = engine_pool(e, &run->pools[i]);
 	return rc == ST_OK ? kdev_sync(e->dev) : rc;
 }
 
-/* The null device's model: the next token follows from the last one and its position, and is no banned one. */
-static void engine_run_null(struct engine *e, const struct batch_run *run)
+/* ---- the null device's model ---- */
+
+static bool engine_null_may(const struct ksample *p, const uint32_t *extra, uint32_t token)
 {
-	const struct ksample *params = (const void *)(run->input + run->params);
-	const uint32_t *banned = (const void *)(run->input + run->banned);
+	if (p->has_mask && !(extra[p->mask_at + token / 32] >> token % 32 & 1)) return false;
+	for (uint32_t i = 0; i < p->n_banned; i++)
+		if (extra[p->banned_at + i] == token) return false;
+	return true;
+}
 
-	for (uint32_t row = 0; row < run->n_out; row++) {
-		const struct ksample *p = &params[row];
-		uint32_t n = 0, token;
-		const uint32_t *tokens = batch_tokens(e->batch, run->out_slots[row], &n);
-		bool again;
+/* The next token follows from the last one and its position; where it may not be drawn, the next one that may. */
+static uint32_t engine_null_token(const struct engine *e, const struct batch_run *run, const struct ksample *p,
+				  const uint32_t *extra, uint32_t row)
+{
+	uint32_t n = 0, vocab = e->shape.n_tokens, token;
+	const uint32_t *tokens;
 
-		token = (uint32_t)(XXH3_64bits_withSeed(&tokens[n - 1], sizeof(*tokens), n) % e->shape.n_tokens);
-		/* At most n_banned steps, unless the whole vocabulary is banned. */
-		for (uint32_t tries = 0; tries <= p->n_banned; tries++) {
-			again = false;
-			for (uint32_t i = 0; i < p->n_banned; i++) again |= banned[p->banned_at + i] == token;
-			if (!again) break;
-			token = (token + 1) % e->shape.n_tokens;
-		}
-		e->sampled[row] = (struct ksampled){.token = token, .rank = p->want_logprob ? 1 : 0};
+	if (p->is_given) return p->given;
+	tokens = batch_tokens(e->batch, run->out_slots[row], &n);
+	token = (uint32_t)(XXH3_64bits_withSeed(&tokens[n - 1], sizeof(*tokens), n) % vocab);
+	for (uint32_t tries = 0; tries < vocab; tries++, token = (token + 1) % vocab)
+		if (engine_null_may(p, extra, token)) return token;
+	return KTOKEN_NOT_ALLOWED;
+}
+
+/* The chosen token is the best one, and those behind it in the vocabulary come next. */
+static struct ksampled engine_null_sampled(const struct engine *e, const struct ksample *p, uint32_t token)
+{
+	struct ksampled s = {.token = token};
+	uint32_t vocab = e->shape.n_tokens;
+
+	if (!p->want_logprob || token >= vocab) return s;
+	s.rank = 1;
+	for (; s.n_top < p->n_top && s.n_top < vocab; s.n_top++) {
+		s.top_ids[s.n_top] = (token + s.n_top) % vocab;
+		s.top_logprobs[s.n_top] = -(float)s.n_top;
+	}
+	return s;
+}
+
+/* Its hidden states are numbers made of token and position. */
+static void engine_null_pool(struct engine *e, const struct batch_run *run, const struct batch_pool *p)
+{
+	const uint32_t *ids = (const void *)(run->input + run->token_ids), *rows = (const void *)(run->input + run->out_rows);
+	const uint32_t *positions = (const void *)(run->input + run->positions);
+
+	for (uint32_t i = 0; i < p->n; i++) {
+		uint32_t row = rows[p->row + i];
+		uint64_t h = XXH3_64bits_withSeed(&ids[row], sizeof(*ids), positions[row]);
+
+		for (uint32_t k = 0; k < e->shape.dim; k++)
+			e->states[k] = (float)((h >> k % 48 & 0xffff) + k) / 65536 - 0.5f;
+		batch_pool_add(e->batch, p, e->states);
 	}
 }
 
-static void engine_fill_result(struct engine *e, const struct batch_run *run, struct msg_step_result *out)
+static void engine_run_null(struct engine *e, const struct batch_run *run)
 {
-	struct engine_columns *c = &e->cols;
-	uint32_t n = run->n_out, n_tops = 0;
+	const struct ksample *params = (const void *)(run->input + run->params);
 
-	for (uint32_t row = 0; row < n; row++) {
-		const struct ksampled *s = &e->sampled[row];
-		uint32_t n_top = s->token != UINT32_MAX && batch_n_logprobs(e->batch, run, row)
-					 ? 1 + min_u32(s->n_top, KTOP_MAX)
-					 : 0;
+	for (uint32_t i = 0; i < run->n_parts; i++) {
+		const struct batch_part *p = &run->parts[i];
 
-		batch_append(e->batch, run, row, s->token);
-		c->slots[row] = run->out_slots[row];
-		c->tokens[row] = s->token;
-		c->n_top[row] = n_top;
-		c->ranks[row] = s->rank;
-		c->hashes[row] = s->logits_hash;
-		if (!n_top) continue;
-		c->top_ids[n_tops] = s->token;
-		c->top_logprobs[n_tops++] = s->logprob;
-		memcpy(c->top_ids + n_tops, s->top_ids, (n_top - 1) * sizeof(*c->top_ids));
-		memcpy(c->top_logprobs + n_tops, s->top_logprobs, (n_top - 1) * sizeof(*c->top_logprobs));
-		n_tops += n_top - 1;
+		for (uint32_t row = p->row; row < p->row + p->n; row++)
+			e->sampled[row] = engine_null_sampled(
+				e, &params[row], engine_null_token(e, run, &params[row], run->extra + p->extra_at, row));
 	}
-	out->slots = view_of(c->slots, n);
-	out->tokens = view_of(c->tokens, n);
-	out->n_top = view_of(c->n_top, n);
-	out->ranks = view_of(c->ranks, n);
-	out->top_ids = view_of(c->top_ids, n_tops);
-	out->top_logprobs = view_of(c->top_logprobs, n_tops);
-	if (e->opts.hash_logits) out->hashes = view_of(c->hashes, n);
+	for (uint32_t i = 0; i < run->n_pools; i++) engine_null_pool(e, run, &run->pools[i]);
 }
 
 static int engine_fail(struct engine *e, struct msg_step_result *out, int rc, const char *why)
@@ -404,7 +454,7 @@ int engine_step(struct engine *e, const struct msg_step *step, struct msg_step_r
 	else
 		rc = engine_run(e, &run);
 	if (rc != ST_OK) return engine_fail(e, out, rc, "the device failed");
-	engine_fill_result(e, &run, out);
+	outcome_fill(&e->outcome, e->batch, &run, e->sampled, e->opts.hash_logits, out);
 	return ST_OK;
 }
 
@@ -427,6 +477,16 @@ int engine_warm_up(struct engine *e, uint64_t *step_ns)
 				.added_seed = view_of(seed, 1),
 				.added_choice = z,
 				.added_n_logprobs = z,
+				.added_kind = z,
+				.added_n_output_max = o,
+				.added_repetition = view_of(full, 1),
+				.added_presence = view_of(no_temperature, 1),
+				.added_frequency = view_of(no_temperature, 1),
+				.added_n_bias = z,
+				.added_n_allowed = z,
+				.added_n_prompt_logprobs = z,
+				.added_n_prompt_known = o,
+				.added_n_grammar = z,
 				.grown = z,
 				.grown_n = o,
 				.grown_blocks = z,

@@ -1,6 +1,8 @@
 /* memplan.c - see memplan.h. Sizes are bounded by modelshape.h and limits.h, so that products stay within 64 bits. */
 #include "worker/memplan.h"
 
+#include "worker/batch.h"
+
 #define MEMPLAN_BLOCKS_MAX (1u << 27) /* slot numbers (block * KBLOCK_LEN + offset) are 32 bits */
 #define MEMPLAN_TOKENS_MIN 512        /* a KV cache that holds less serves nobody; less when the model's length is */
 #define MEMPLAN_ALIGN      64
@@ -12,10 +14,11 @@ static void memplan_add(struct memplan *p, struct memplan_part *part, uint64_t r
 	p->activation_bytes += part->bytes;
 }
 
-void memplan_init(struct memplan *p, const struct modelshape *s, const struct memplan_sizes *sizes, size_t input_bytes)
+void memplan_init(struct memplan *p, const struct modelshape *s, const struct memplan_sizes *sizes)
 {
 	uint32_t tokens = sizes->batched_tokens_max;
-	uint32_t outs = min_u32(sizes->seqs_max, tokens);
+	uint32_t outs = min_u32(sizes->seqs_max, tokens), seqs = sizes->seqs_max;
+	uint32_t mask_vocab = max_u32(s->n_tokens, sizes->mask_vocab);
 
 	*p = (struct memplan){.sizes = *sizes};
 	p->positions = sizes->model_len_max + MEMPLAN_SPARE_POSITIONS;
@@ -23,6 +26,7 @@ void memplan_init(struct memplan *p, const struct modelshape *s, const struct me
 	p->att_width = s->heads * s->head_dim;
 	p->qkv_width = (s->heads + 2 * s->kv_heads) * s->head_dim;
 	p->ffn_rows = min_u32(tokens, MEMPLAN_FFN_ROWS);
+	p->outs = outs;
 	p->logits_rows = min_u32(outs, MEMPLAN_LOGITS_ROWS);
 	p->kv_block_bytes = modelshape_kv_token_bytes(s, sizes->kv_type) * KBLOCK_LEN;
 
@@ -34,8 +38,9 @@ void memplan_init(struct memplan *p, const struct modelshape *s, const struct me
 	memplan_add(p, &p->x_out, outs, s->dim * sizeof(float));
 	memplan_add(p, &p->logits, p->logits_rows, (uint64_t)s->n_tokens * sizeof(float));
 	memplan_add(p, &p->rope, p->positions, s->rope_dims * sizeof(float));
-	memplan_add(p, &p->input, 1, input_bytes);
-	memplan_add(p, &p->sampled, outs, sizeof(struct ksampled));
+	memplan_add(p, &p->input, 1, batch_input_bytes(p->positions, tokens, seqs));
+	memplan_add(p, &p->extra, batch_extra_words(mask_vocab, p->positions, p->logits_rows), sizeof(uint32_t));
+	memplan_add(p, &p->sampled, batch_rows_max(tokens, seqs), sizeof(struct ksampled));
 }
 
 static double memplan_mib(uint64_t bytes)

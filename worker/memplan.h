@@ -22,6 +22,7 @@ struct memplan_sizes {
 	uint32_t batched_tokens_max, seqs_max; /* of a step */
 	uint32_t model_len_max;
 	enum ggtype kv_type;
+	uint32_t mask_vocab; /* tokens that grammars know, when more than the model has */
 };
 
 /* A part of the activations arena. */
@@ -36,17 +37,19 @@ struct memplan {
 	uint32_t qkv_width;      /* floats of a row of q, k and v together */
 	uint32_t att_width;      /* floats of a row of q */
 	uint32_t ffn_rows, logits_rows;
+	uint32_t outs; /* rows of x_out: one a sequence */
 
 	struct memplan_part x;       /* (tokens, dim) residual stream */
 	struct memplan_part h;       /* (tokens, max(dim, att_width)) norm, or attention's output */
 	struct memplan_part qkv;     /* (tokens, qkv_width); the rows of attention that are wanted, in the last layer */
 	struct memplan_part gate;    /* (ffn_rows, ffn) */
 	struct memplan_part up;      /* (ffn_rows, ffn) */
-	struct memplan_part x_out;   /* (seqs, dim) */
+	struct memplan_part x_out;   /* (outs, dim) */
 	struct memplan_part logits;  /* (logits_rows, vocab) */
 	struct memplan_part rope;    /* (positions, rope_dims / 2, 2) */
 	struct memplan_part input;   /* what batch.c uploads for a step */
-	struct memplan_part sampled; /* (seqs) struct ksampled */
+	struct memplan_part extra;   /* lists of a part of the rows: masks, biases, counts */
+	struct memplan_part sampled; /* (rows) struct ksampled */
 
 	size_t weight_bytes;     /* set by the caller: weights_bytes() */
 	size_t activation_bytes; /* all parts above */
@@ -54,9 +57,7 @@ struct memplan {
 	size_t kv_block_bytes;   /* of one block over all layers */
 };
 
-/* input_bytes: batch_input_bytes(). */
-void memplan_init(struct memplan *p, const struct modelshape *shape, const struct memplan_sizes *sizes,
-		  size_t input_bytes);
+void memplan_init(struct memplan *p, const struct modelshape *shape, const struct memplan_sizes *sizes);
 
 /* ST_NO_MEMORY with the numbers when what is planned, with the smallest useful KV cache, is more than `available`. */
 int memplan_check(const struct memplan *p, uint64_t available, struct errbuf *err) MUST_CHECK;

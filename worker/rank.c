@@ -151,6 +151,8 @@ static int rank_hello(struct rank *r, struct rank_call *c)
 		body.n_blocks = engine_n_blocks(r->engine);
 		body.state = body.n_blocks ? RPC_WORKER_READY : RPC_WORKER_LOADED;
 		body.model_len_max = engine_model_len_max(r->engine);
+		body.vocab = engine_shape(r->engine)->n_tokens;
+		body.dim = engine_shape(r->engine)->dim;
 	}
 	c->len = rpc_hello_reply_pack(&body, c->body);
 	return ST_OK;
@@ -184,6 +186,7 @@ static int rank_load(struct rank *r, struct rank_call *c)
 				       .activation_bytes = engine_plan(r->engine)->activation_bytes,
 				       .model_len_max = engine_model_len_max(r->engine),
 				       .vocab = engine_shape(r->engine)->n_tokens,
+				       .dim = engine_shape(r->engine)->dim,
 				       .load_ns = r->load_ns};
 	c->len = rpc_load_reply_pack(&body, c->body);
 	return ST_OK;

@@ -8,12 +8,12 @@ static const struct cpu_level *level = &cpu_level_ref;
 static size_t n_run, n_skipped;
 
 static void sampler_of(struct sampler *s, const float *logits, uint32_t vocab, const struct ksample *params,
-		       const uint32_t *banned)
+		       const uint32_t *extra)
 {
 	*s = (struct sampler){.logits = logits,
 			      .vocab = vocab,
 			      .params = params,
-			      .banned = banned,
+			      .extra = extra,
 			      .math = &level->sampler,
 			      .p = aligned_alloc(64, align_up(sampler_scratch_bytes(vocab), 64))};
 }
@@ -279,7 +279,11 @@ static void odd_rows_have_defined_answers(void **state)
 	assert_true(out.logits_hash != 0);
 	params.n_banned = 6; /* an id beyond the vocabulary is nobody's; nothing is left */
 	sampler_run(&s, &out);
-	assert_int_equal(out.token, UINT32_MAX);
+	assert_int_equal(out.token, KTOKEN_NOT_ALLOWED);
+	s.logits = inf; /* that comes first */
+	sampler_run(&s, &out);
+	assert_int_equal(out.token, KTOKEN_NO_LOGITS);
+	s.logits = ties;
 	params = (struct ksample){.temperature = 1, .top_p = 1e-9f};
 	sampler_run(&s, &out);
 	assert_true(out.token == 1 || out.token == 3);

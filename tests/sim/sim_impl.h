@@ -14,6 +14,7 @@
 #define SIM_PROCS_MAX     (SIM_FRONTENDS_MAX + 1 + SIM_RANKS_MAX)
 #define SIM_BLOCK         16 /* tokens of a KV block, DESIGN.md */
 #define SIM_VOCAB         61
+#define SIM_DIM           3
 
 /* Sizes and rates of one seed. */
 struct sim_setup {

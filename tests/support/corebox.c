@@ -220,7 +220,7 @@ void corebox_ready(struct corebox *b, uint32_t n_blocks, uint32_t model_len_max)
 	b->n_blocks = n_blocks;
 	free(b->kv);
 	b->kv = mem_array(uint64_t, (size_t)n_blocks * 16);
-	core_on_workers_ready(b->core, n_blocks, model_len_max, b->now);
+	core_on_workers_ready(b->core, &(struct core_workers){n_blocks, model_len_max, COREBOX_IDS, COREBOX_DIM}, b->now);
 	core_check(b->core);
 }
 

@@ -19,7 +19,9 @@
 #define COREBOX_SLOTS 64
 #define COREBOX_STEPS 8
 #define COREBOX_TOKENS 8192
-#define COREBOX_VOCAB 1000
+#define COREBOX_VOCAB 1000       /* tokens that are drawn */
+#define COREBOX_IDS (1u << 20)   /* the vocabulary */
+#define COREBOX_DIM 4
 
 struct corebox_slot {
 	bool taken;

@@ -6,7 +6,10 @@
 #define STEPPER_LIST(C)                                                                                               \
 	C(removed, 4) C(added, 4) C(added_n_tokens, 4) C(added_tokens, 4) C(added_n_prompt, 4) C(added_n_output_min, 4)  \
 	C(added_n_stop, 4) C(added_stop_ids, 4) C(added_temperature, 4) C(added_top_p, 4) C(added_top_k, 4)              \
-	C(added_min_p, 4) C(added_seed, 8) C(added_choice, 4) C(added_n_logprobs, 4) C(grown, 4) C(grown_n, 4)           \
+	C(added_min_p, 4) C(added_seed, 8) C(added_choice, 4) C(added_n_logprobs, 4) C(added_kind, 4)           \
+	C(added_n_output_max, 4) C(added_repetition, 4) C(added_presence, 4) C(added_frequency, 4) C(added_n_bias, 4)    \
+	C(added_bias_ids, 4) C(added_bias_values, 4) C(added_n_allowed, 4) C(added_allowed_ids, 4)                       \
+	C(added_n_prompt_logprobs, 4) C(added_n_prompt_known, 4) C(added_n_grammar, 4) C(added_grammars, 1) C(grown, 4) C(grown_n, 4)           \
 	C(grown_blocks, 4) C(run, 4) C(run_start, 4) C(run_n, 4) C(run_sample, 4)
 
 #define STEPPER_AS_ENUM(name, size) STEPPER_##name,
@@ -54,6 +57,11 @@ static void stepper_u32(struct stepper *s, int col, uint32_t v)
 	stepper_put(s, col, &v, 1);
 }
 
+static void stepper_f32(struct stepper *s, int col, float v)
+{
+	stepper_put(s, col, &v, 1);
+}
+
 void stepper_remove(struct stepper *s, uint32_t slot)
 {
 	stepper_u32(s, STEPPER_removed, slot);
@@ -76,6 +84,20 @@ void stepper_add(struct stepper *s, uint32_t slot, const uint32_t *tokens, uint3
 	stepper_put(s, STEPPER_added_seed, &p->seed, 1);
 	stepper_u32(s, STEPPER_added_choice, p->choice);
 	stepper_u32(s, STEPPER_added_n_logprobs, p->n_logprobs);
+	stepper_u32(s, STEPPER_added_kind, p->kind);
+	stepper_u32(s, STEPPER_added_n_output_max, p->n_output_max ? p->n_output_max : 1000000);
+	stepper_f32(s, STEPPER_added_repetition, p->repetition > 0 ? p->repetition : 1);
+	stepper_f32(s, STEPPER_added_presence, p->presence);
+	stepper_f32(s, STEPPER_added_frequency, p->frequency);
+	stepper_u32(s, STEPPER_added_n_bias, p->n_bias);
+	stepper_put(s, STEPPER_added_bias_ids, p->bias_ids, p->n_bias);
+	stepper_put(s, STEPPER_added_bias_values, p->bias_values, p->n_bias);
+	stepper_u32(s, STEPPER_added_n_allowed, p->n_allowed);
+	stepper_put(s, STEPPER_added_allowed_ids, p->allowed_ids, p->n_allowed);
+	stepper_u32(s, STEPPER_added_n_prompt_logprobs, p->n_prompt_logprobs);
+	stepper_u32(s, STEPPER_added_n_prompt_known, p->n_prompt_known);
+	stepper_u32(s, STEPPER_added_n_grammar, p->n_grammar);
+	stepper_put(s, STEPPER_added_grammars, p->grammar, p->n_grammar);
 }
 
 void stepper_grow(struct stepper *s, uint32_t slot, const uint32_t *blocks, uint32_t n)

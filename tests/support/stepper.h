@@ -9,6 +9,14 @@ struct stepper_params {
 	uint32_t top_k, choice, n_logprobs, n_output_min, n_stop;
 	const uint32_t *stop_ids;
 	uint64_t seed;
+	uint32_t kind, n_output_max; /* 0: a million */
+	float repetition, presence, frequency; /* 0: off */
+	uint32_t n_bias, n_allowed;
+	const uint32_t *bias_ids, *allowed_ids;
+	const float *bias_values;
+	uint32_t n_prompt_logprobs, n_prompt_known;
+	const void *grammar;
+	uint32_t n_grammar;
 };
 
 /* Greedy, nothing else. */
@@ -20,7 +28,7 @@ struct stepper_column {
 	uint32_t size;
 };
 
-enum { STEPPER_COLUMNS = 22 };
+enum { STEPPER_COLUMNS = 36 };
 
 struct stepper {
 	uint64_t number;

@@ -18,6 +18,8 @@
 #define POSITIONS  66 /* 5 blocks */
 #define TOKENS_MAX 48
 #define SEQS_MAX   4
+#define DIM        3
+#define PART_ROWS  2
 
 static const uint32_t ten[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
 
@@ -29,7 +31,14 @@ struct box {
 
 static void box_open(struct box *x)
 {
-	const struct batch_limits limits = {VOCAB, BLOCKS, POSITIONS, TOKENS_MAX, SEQS_MAX};
+	const struct batch_limits limits = {.n_blocks = BLOCKS,
+					    .positions = POSITIONS,
+					    .batched_tokens_max = TOKENS_MAX,
+					    .seqs_max = SEQS_MAX,
+					    .dim = DIM,
+					    .part_rows = PART_ROWS,
+					    .extra_words = batch_extra_words(VOCAB, POSITIONS, PART_ROWS),
+					    .env = {.vocab = VOCAB}};
 
 	x->b = batch_new(&limits);
 	stepper_init(&x->s);
@@ -102,7 +111,7 @@ static void a_step_becomes_arrays(void **state)
 	assert_int_equal(run_params(&x, 0)->n_banned, 2); /* 2 tokens of output are there, 3 are wanted */
 	assert_int_equal(run_params(&x, 0)->n_top, 3);
 	assert_true(run_params(&x, 0)->want_logprob);
-	assert_int_equal(run_u32s(&x, x.run.banned)[1], 51);
+	assert_int_equal(x.run.extra[run_params(&x, 0)->banned_at + 1], 51);
 	batch_append(x.b, &x.run, 0, 42);
 
 	/* The drawn token runs next; the third output token may be a stop. */
@@ -370,7 +379,7 @@ static const struct {
 	{bad_run_batch, "--max-num-batched-tokens"},
 	{bad_run_seqs, "--max-num-seqs"},
 	{bad_columns, "different lengths"},
-	{bad_counts, "counts"},
+	{bad_counts, "more elements than its column"},
 	{bad_sample, "run_sample"},
 };
 
@@ -474,7 +483,8 @@ static void damaged_steps_never_break_it(void **state)
 			continue;
 		}
 		n_ok++;
-		assert_true(x.run.n_tokens <= TOKENS_MAX && x.run.n_seqs <= SEQS_MAX && x.run.n_out <= x.run.n_seqs);
+		assert_true(x.run.n_tokens <= TOKENS_MAX && x.run.n_seqs <= SEQS_MAX && x.run.n_draw <= x.run.n_seqs &&
+			    x.run.n_out <= x.run.n_tokens);
 		for (uint32_t k = 0; k < x.run.n_tokens; k++) {
 			assert_true(run_u32s(&x, x.run.token_ids)[k] < VOCAB);
 			assert_true(run_u32s(&x, x.run.positions)[k] < POSITIONS);
@@ -483,7 +493,7 @@ static void damaged_steps_never_break_it(void **state)
 		}
 		for (uint32_t k = 0; k < x.run.n_seqs * x.run.blocks_max; k++)
 			assert_true(run_u32s(&x, x.run.block_tables)[k] < BLOCKS);
-		for (uint32_t k = 0; k < x.run.n_out; k++)
+		for (uint32_t k = 0; k < x.run.n_draw; k++)
 			batch_append(x.b, &x.run, k, rnd(2) ? rnd(2 * VOCAB) : UINT32_MAX);
 	}
 	box_close(&x);

@@ -197,7 +197,7 @@ static void start(struct bench *b, char name, uint32_t n)
 struct rows {
 	uint64_t ids[8];
 	uint32_t attempts[8], positions[8], n_tokens[8], finishes[8], n_cached[8], tokens[64], n_top[64], ranks[64], n,
-		n_all;
+		n_all, prompt_starts[8], n_prompt[8], n_pooled[8];
 };
 
 static void add_row(struct bench *b, struct rows *r, char *text)
@@ -232,6 +232,9 @@ static struct msg results(uint64_t epoch, const struct rows *r)
 		.tokens = view_of(r->tokens, r->n_all),
 		.n_top = view_of(r->n_top, r->n_all),
 		.ranks = view_of(r->ranks, r->n_all),
+		.prompt_starts = view_of(r->prompt_starts, r->n),
+		.n_prompt_tokens = view_of(r->n_prompt, r->n),
+		.n_pooled = view_of(r->n_pooled, r->n),
 	};
 	return m;
 }
@@ -483,7 +486,7 @@ static const struct {
 	{"epoch 0 is one too", {"epoch 0", "step => hello e0", "welcome 0", "flags => welcome 2048", "epoch 0",
 	 "flags => welcome 2048"}},
 	{"welcome that was not asked for, or of another version",
-	 {"epoch 1", "welcome 1", "flags => alone 0", "step => hello e1", "welcome 1 2", "flags => alone 0",
+	 {"epoch 1", "welcome 1", "flags => alone 0", "step => hello e1", "welcome 1 99", "flags => alone 0",
 	  "welcome 1 0", "flags => alone 0",
 	  "stats => live 0 started 0 ended 0 cancelled 0 resubmits 0 stale 3 repeats 0 gaps 0 tokens 0", "welcome 1",
 	  "flags => welcome 2049"}},
@@ -748,9 +751,9 @@ static void a_step_is_bounded(void **state)
 		"step => submit a a1 e1 262144+0 1,2,3,4,5,6,7,8,9,10,11,12",
 		"deadline => 0",
 		"step => submit b a1 e1 10+0 1,2,3,4,5,6,7,8,9,10",
-		"start c262143",
+		"start c262141",
 		"start d10",
-		"step => submit c a1 e1 262143+0 1,2,3,4,5,6,7,8,9,10,11,12; submit d a1 e1 10+0 1,2,3,4,5,6,7,8,9,10",
+		"step => submit c a1 e1 262141+0 1,2,3,4,5,6,7,8,9,10,11,12; submit d a1 e1 10+0 1,2,3,4,5,6,7,8,9,10",
 		NULL};
 	struct bench b;
 

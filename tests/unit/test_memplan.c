@@ -22,7 +22,7 @@ static struct memplan plan_of(uint32_t tokens, uint32_t seqs, uint32_t model_len
 		.batched_tokens_max = tokens, .seqs_max = seqs, .model_len_max = model_len, .kv_type = kv_type};
 	struct memplan p;
 
-	memplan_init(&p, &s, &sizes, 1000);
+	memplan_init(&p, &s, &sizes);
 	p.weight_bytes = 90 * MIB;
 	p.scratch_bytes = MIB;
 	return p;
@@ -32,7 +32,7 @@ static void parts_lie_behind_each_other(void **state)
 {
 	struct memplan p = plan_of(512, 256, 8192, GGTYPE_F16);
 	const struct memplan_part *parts[] = {&p.x,     &p.h,      &p.qkv,  &p.gate,  &p.up,
-					      &p.x_out, &p.logits, &p.rope, &p.input, &p.sampled};
+					      &p.x_out, &p.logits, &p.rope, &p.input, &p.extra, &p.sampled};
 	size_t at = 0;
 
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) {

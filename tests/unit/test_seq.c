@@ -80,15 +80,17 @@ static void a_new_request_has_what_the_submit_said(void **state)
 	assert_memory_equal(s->tokens, tokens, 16);
 	assert_int_equal(s->n_prompt, 3);
 	assert_int_equal(seq_n_output(s), 1);
-	assert_int_equal(s->n_output_max, 10);
-	assert_int_equal(s->n_output_min, 2);
-	assert_int_equal(s->n_stop_ids, 2);
-	assert_memory_equal(s->stop_ids, stops, 8);
-	assert_true(s->temperature == 0.5f && s->top_p == 0.75f && s->min_p == 0.25f);
-	assert_int_equal(s->top_k, 6);
-	assert_true(s->seed == 1ull << 40);
-	assert_int_equal(s->choice, 2);
-	assert_int_equal(s->n_logprobs, 5);
+	assert_int_equal(s->ask->n_output_max, 10);
+	assert_int_equal(s->ask->n_output_min, 2);
+	assert_int_equal(s->ask->stop_ids.n, 2);
+	assert_ptr_not_equal(s->ask->stop_ids.data, stops);
+	assert_memory_equal(s->ask->stop_ids.data, stops, 8);
+	assert_true(s->ask->temperature == 0.5f && s->ask->top_p == 0.75f && s->ask->min_p == 0.25f);
+	assert_int_equal(s->ask->top_k, 6);
+	assert_true(s->ask->seed == 1ull << 40);
+	assert_int_equal(s->ask->choice, 2);
+	assert_int_equal(s->ask->n_logprobs, 5);
+	assert_int_equal(s->ask->tokens.n, 0); /* they are its own */
 	assert_int_equal(s->logprobs->base, 1);
 	assert_int_equal(s->n_sent, 1); /* what the frontend has needs no sending */
 	assert_true(s->accept_due);
@@ -236,7 +238,9 @@ static void a_request_ends_as_its_last_token_says(void **state)
 	uint32_t stops[] = {'x', 'y'}, i, k;
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
-		struct seq s = {.stop_ids = stops, .n_stop_ids = 2, .n_output_min = rows[i].n_min, .n_output_max = rows[i].n_max};
+		const struct msg_submit ask = {
+			.stop_ids = view_of(stops, 2), .n_output_min = rows[i].n_min, .n_output_max = rows[i].n_max};
+		struct seq s = {.ask = &ask};
 
 		for (k = 0; rows[i].tokens[k]; k++) {
 			if (rows[i].tokens[k] == '|')
@@ -251,7 +255,8 @@ static void a_request_ends_as_its_last_token_says(void **state)
 
 static void the_output_limit_is_the_smaller_one(void **state)
 {
-	struct seq s = {.n_prompt = 10, .n_output_max = 5};
+	const struct msg_submit ask = {.n_output_max = 5};
+	struct seq s = {.n_prompt = 10, .ask = &ask};
 
 	assert_int_equal(seq_n_output_limit(&s, 100), 5);
 	assert_int_equal(seq_n_output_limit(&s, 15), 5);
@@ -280,14 +285,14 @@ static void log_probabilities_are_kept_a_token(void **state)
 	s = seq_new(&t, &m, NULL, &h, 1); /* one output token is known, without any */
 	for (i = 0; i < 40; i++) {
 		seq_append(s, i);
-		seq_append_top(s, i + 1, i % 4, view_of(ids, 100), view_of(lps, 100), i);
+		seq_append_top(s->logprobs, i + 1, i % 4, view_of(ids, 100), view_of(lps, 100), i);
 		seqs_check(&t);
 	}
-	assert_int_equal(seq_top(s, 0, &rank, &at), 0);
+	assert_int_equal(seq_top(s->logprobs, 0, &rank, &at), 0);
 	assert_int_equal(rank, 0);
 	assert_int_equal(at, 0);
 	for (i = 0; i < 40; i++) {
-		n_top = seq_top(s, 1 + i, &rank, &at);
+		n_top = seq_top(s->logprobs, 1 + i, &rank, &at);
 		assert_int_equal(n_top, i % 4);
 		assert_int_equal(rank, i + 1);
 		assert_int_equal(at, i / 4 * 6 + (i % 4) * (i % 4 - 1) / 2 * (i % 4 > 0));
@@ -302,9 +307,9 @@ static void log_probabilities_are_kept_a_token(void **state)
 	/* Without the wish nothing is kept. */
 	s = add(&t, &h, 2, 1);
 	seq_append(s, 1);
-	seq_append_top(s, 7, 2, view_of(ids, 100), view_of(lps, 100), 0);
+	seq_append_top(s->logprobs, 7, 2, view_of(ids, 100), view_of(lps, 100), 0);
 	rank = at = 9;
-	assert_int_equal(seq_top(s, 1, &rank, &at), 0);
+	assert_int_equal(seq_top(s->logprobs, 1, &rank, &at), 0);
 	assert_int_equal(rank, 0);
 	assert_int_equal(at, 0);
 	seqs_release(&t);
@@ -326,7 +331,7 @@ static void live_and_die(void)
 		m.client_id = i;
 		s = seq_new(&t, &m, NULL, &h, i);
 		seq_append(s, 1);
-		seq_append_top(s, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
+		seq_append_top(s->logprobs, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
 		mem_reserve(s->blocks, s->blocks_cap, 1);
 		if (i % 2) seq_free(&t, s);
 	}
