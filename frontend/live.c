@@ -380,13 +380,26 @@ static uint64_t lives_sum(struct view column)
 	return sum;
 }
 
+/* A column that may be left out: nothing but zeros then. */
+static bool lives_may_be(struct view column, uint32_t n_rows)
+{
+	return column.n == n_rows || column.n == 0;
+}
+
+static uint32_t lives_at(struct view column, uint32_t ix)
+{
+	return ix < column.n ? col_u32(column, ix) : 0;
+}
+
 /* All columns describe the same rows, tokens and entries. */
 static bool lives_results_fit(const struct msg_results *m)
 {
 	uint32_t n_rows = m->client_ids.n, n_tokens = m->tokens.n, n_prompt = m->prompt_ranks.n;
 
 	if (m->attempts.n != n_rows || m->positions.n != n_rows || m->n_tokens.n != n_rows || m->finishes.n != n_rows ||
-	    m->n_cached.n != n_rows || m->prompt_starts.n != n_rows || m->n_prompt_tokens.n != n_rows || m->n_pooled.n != n_rows)
+	    m->n_cached.n != n_rows)
+		return false;
+	if (!lives_may_be(m->prompt_starts, n_rows) || !lives_may_be(m->n_prompt_tokens, n_rows) || !lives_may_be(m->n_pooled, n_rows))
 		return false;
 	if (m->n_top.n != n_tokens || m->ranks.n != n_tokens || m->top_ids.n != m->top_logprobs.n) return false;
 	if (m->prompt_n_top.n != n_prompt || m->prompt_top_ids.n != m->prompt_top_logprobs.n) return false;
@@ -411,9 +424,9 @@ static void lives_on_results(struct lives *l, const struct msg_results *m, uint6
 		row.n_tokens = col_u32(m->n_tokens, i);
 		row.finish = col_u32(m->finishes, i);
 		row.n_cached = col_u32(m->n_cached, i);
-		row.prompt_start = col_u32(m->prompt_starts, i);
-		row.n_prompt = col_u32(m->n_prompt_tokens, i);
-		row.n_pooled = col_u32(m->n_pooled, i);
+		row.prompt_start = lives_at(m->prompt_starts, i);
+		row.n_prompt = lives_at(m->n_prompt_tokens, i);
+		row.n_pooled = lives_at(m->n_pooled, i);
 		lives_on_row(l, m, &row, now);
 		for (uint32_t k = 0; k < row.n_tokens; k++) row.top_ix += col_u32(m->n_top, row.token_ix + k);
 		for (uint32_t k = 0; k < row.n_prompt; k++) row.prompt_top_ix += col_u32(m->prompt_n_top, row.prompt_ix + k);
