@@ -22,6 +22,7 @@ static const char *const shared[] = {
 
 static const struct apierr_name names[] = {
 	{"stop", "stop_sequences"},
+	{"response_format.json_schema", "output_config.format"},
 	{"response_format", "output_config.format"},
 	{"reasoning_effort", "output_config.effort"},
 	{NULL, NULL},

@@ -24,6 +24,7 @@ static const struct apierr_name names[] = {
 	{"messages", "input"},
 	{"max_completion_tokens", "max_output_tokens"},
 	{"max_tokens", "max_output_tokens"},
+	{"response_format.json_schema", "text.format"},
 	{"response_format", "text.format"},
 	{"verbosity", "text.verbosity"},
 	{"logprobs", "include"},

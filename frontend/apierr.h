@@ -25,7 +25,7 @@ struct apierr_name {
 };
 
 /* Lets an error speak of the client's parameters: chat's names, in param and in the message's backquotes, become the client's own ones.
- * names ends with a NULL; it may be NULL. */
+ * names ends with a NULL; it may be NULL; the first that fits counts. */
 void apierr_rename(struct apierr *e, const struct apierr_name *names);
 
 /* The JSON object, in OpenAI's and in Anthropic's shape. */

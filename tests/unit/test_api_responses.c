@@ -156,7 +156,7 @@ static void test_names(void **state)
 		{"max_completion_tokens", "`max_completion_tokens` must be a whole number", "max_output_tokens", "`max_output_tokens` must be a whole number"},
 		{"messages", "`messages` become a text", "input", "`input` become a text"},
 		{"messages[3].content", "`messages[3].content` is bad", "input[3].content", "`input[3].content` is bad"},
-		{"response_format.json_schema", "`response_format` cannot", "text.format.json_schema", "`text.format` cannot"},
+		{"response_format.json_schema.schema", "`response_format` cannot", "text.format.schema", "`text.format` cannot"},
 		{"top_logprobs", "`top_logprobs` needs `logprobs`", "top_logprobs", "`top_logprobs` needs `include`"},
 		{"reasoning_effort", "`reasoning_effort` must be", "reasoning.effort", "`reasoning.effort` must be"},
 		{"", "no names", "", "no names"},
