@@ -85,6 +85,8 @@ void api_models(struct api *a, struct http_request *r);
 void api_model(struct api *a, struct http_request *r);
 void api_tokenize(struct api *a, struct http_request *r);
 void api_detokenize(struct api *a, struct http_request *r);
+void api_render_chat(struct api *a, struct http_request *r);
+void api_render_completions(struct api *a, struct http_request *r);
 void api_health(struct api *a, struct http_request *r);
 void api_live(struct api *a, struct http_request *r);
 void api_ping(struct api *a, struct http_request *r);

@@ -3,8 +3,8 @@
  * Clients send a message's content as a string, as a list of parts, or as null next to tool calls. What a template makes
  * of a list is tried once, with one text part, when the model is loaded: a template that fails or prints the list as it is
  * gets the texts joined by newlines instead, as vLLM does. Whether it makes anything of tools is tried in the same way, since a
- * template without a place for them would drop them without a word. Null becomes an empty text only when the template cannot
- * render null. */
+ * template without a place for them would drop them without a word. Null becomes an empty text, and a tool gets the description and
+ * parameters that it lacks, only when the template cannot render it otherwise. */
 #include "frontend/chat.h"
 
 #include "common/gguf.h"
@@ -221,6 +221,30 @@ static json_t *chat_plain_messages(json_t *messages, bool join, bool fill_null, 
 	return copy;
 }
 
+/* Functions with a description and parameters, which clients may leave out and some templates cannot do without. */
+static json_t *chat_filled_tools(const json_t *tools, bool *changed)
+{
+	json_t *copy = json_array(), *function, *tool;
+	size_t i;
+
+	for (i = 0; i < json_array_size(tools); i++) {
+		tool = json_copy(json_array_get(tools, i));
+		function = json_copy(json_object_get(tool, "function"));
+		json_array_append_new(copy, tool);
+		if (!function) continue;
+		if (!json_is_string(json_object_get(function, "description"))) {
+			json_object_set_new(function, "description", json_string(""));
+			*changed = true;
+		}
+		if (!json_is_object(json_object_get(function, "parameters"))) {
+			json_object_set_new(function, "parameters", json_pack("{s:s,s:{}}", "type", "object", "properties"));
+			*changed = true;
+		}
+		json_object_set_new(tool, "function", function);
+	}
+	return copy;
+}
+
 static int chat_render_messages(const struct chat *c, const struct chat_request *rq, json_t *messages, struct jinja_out *out, bool *raised,
 				struct errbuf *err)
 {
@@ -237,23 +261,32 @@ static int chat_render_messages(const struct chat *c, const struct chat_request 
 	return rc;
 }
 
-/* Messages as the template takes them, with lists joined and, where only that helps, null as an empty text. */
+/* Once more for a template that cannot do with what is optional: null as an empty text, tools with all their fields. */
+static int chat_render_filled(const struct chat *c, const struct chat_request *rq, json_t *messages, int rc, struct jinja_out *out, bool *raised,
+			      struct errbuf *err)
+{
+	struct chat_request again = *rq;
+	bool changed = false;
+	json_t *filled = chat_plain_messages(messages, false, true, &changed, err);
+
+	if (json_is_array(rq->tools)) again.tools = chat_filled_tools(rq->tools, &changed);
+	if (changed) rc = chat_render_messages(c, &again, filled, out, raised, err);
+	if (again.tools != rq->tools) json_decref(again.tools);
+	json_decref(filled);
+	return rc;
+}
+
+/* Messages as the template takes them, with lists joined. */
 static int chat_render_plain(const struct chat *c, const struct chat_request *rq, json_t *given, struct jinja_out *out, bool *raised,
 			     struct errbuf *err)
 {
-	json_t *messages, *filled;
 	bool changed = false;
+	json_t *messages = chat_plain_messages(given, !c->takes_parts, false, &changed, err);
 	int rc;
 
-	messages = chat_plain_messages(given, !c->takes_parts, false, &changed, err);
 	if (!messages) return ST_INVALID;
 	rc = chat_render_messages(c, rq, messages, out, raised, err);
-	if (rc == ST_INVALID && !*raised) {
-		changed = false;
-		filled = chat_plain_messages(messages, false, true, &changed, err);
-		if (changed) rc = chat_render_messages(c, rq, filled, out, raised, err);
-		json_decref(filled);
-	}
+	if (rc == ST_INVALID && !*raised) rc = chat_render_filled(c, rq, messages, rc, out, raised, err);
 	json_decref(messages);
 	return rc;
 }

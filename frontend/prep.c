@@ -69,7 +69,8 @@ static bool prep_one(struct prep *p, const struct prompt_opts *o, const json_t *
 	prompt_init(&pr, o);
 	ok = is_chat ? prompt_read_chat(&pr, o, &p->params, e) : prompt_read_one(&pr, o, j, "prompt", e);
 	ok = ok && prep_check_prompt(p, &pr, e);
-	if (ok && is_chat) p->parse.in_reasoning = outparse_ends_in_reasoning(pr.text.data ? pr.text.data : "", pr.text.len);
+	if (ok && p->parse.reasoning != OUTPARSE_REASONING_NONE)
+		p->parse.in_reasoning = outparse_ends_in_reasoning(pr.text.data ? pr.text.data : "", pr.text.len);
 	if (ok) {
 		out->ids = pr.ids;
 		out->text = is_chat ? pr.echo : pr.text;

@@ -156,6 +156,14 @@ static void chat_echo(struct prompt *p, const struct params *params, const json_
 	}
 }
 
+/* Some templates show tools next to certain messages only. */
+static bool chat_has_tools(const struct strbuf *text, const json_t *tools)
+{
+	const json_t *name = json_object_get(json_object_get(json_array_get(tools, 0), "function"), "name");
+
+	return !json_is_string(name) || memmem(text->data ? text->data : "", text->len, json_string_value(name), json_string_length(name));
+}
+
 static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const struct chat *chat, const struct chat_request *rq,
 			    struct apierr *e)
 {
@@ -169,13 +177,15 @@ static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const
 	jinja_out_init(&out);
 	rc = chat_render(chat, rq, &out, &raised, &err);
 	if (rc != ST_OK) (void)apierr_set(e, 400, "messages", "%s", err.text);
+	else if (rq->tools && !chat_has_tools(&out.text, rq->tools))
+		(void)apierr_set(e, 400, "tools", "`tools` are not in the prompt that this model's chat template makes of these messages.");
 	if (rc == ST_OK && prompt_may_fit(p, o, out.text.len)) {
 		prompt_bos(p, o);
 		chat_encode(o->api->tokenizer, &out, &p->ids);
 	}
 	if (rc == ST_OK) strbuf_append(&p->text, out.text.data, out.text.len);
 	jinja_out_release(&out);
-	return rc == ST_OK;
+	return !e->status;
 }
 
 bool prompt_read_chat(struct prompt *p, const struct prompt_opts *o, const struct params *params, struct apierr *e)

@@ -6,6 +6,8 @@
 #include "frontend/conn.h"
 #include "frontend/jsonread.h"
 
+#include <string.h>
+
 #define TASK_INLINE_BYTES (16 * KIB)           /* as PREP_INLINE_BYTES */
 #define TASK_OUT_MAX (CONN_OUT_MAX - 64 * KIB) /* headers have room */
 
@@ -55,6 +57,7 @@ void task_start(struct api *a, struct http_request *r, void (*work)(struct task 
 
 	t->api = a;
 	t->len_max = api_model_len(a);
+	memcpy(t->id, r->id, sizeof(t->id));
 	t->work = work;
 	strbuf_init(&t->out, TASK_OUT_MAX);
 	conn_take_body(r->conn, &t->bytes);

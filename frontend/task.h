@@ -11,6 +11,7 @@ struct task {
 	/* For the worker. */
 	const struct api *api;
 	uint32_t len_max;    /* the model's length; 0: not known yet */
+	char id[HTTP_REQUEST_ID_MAX + 1]; /* the request's */
 	const json_t *body;  /* an object */
 	struct strbuf out;   /* the answer, JSON; too long a one is an error by name */
 	struct apierr error; /* status 0: all is well */
