@@ -23,13 +23,19 @@ def user(text):
     return [{"role": "user", "content": text}]
 
 
+def args(**kw):
+    """This client knows no temperature any more; servers do."""
+    extra = {"temperature": 0, **{k: kw.pop(k) for k in ("temperature", "ignore_eos") if k in kw}}
+    return {"model": "smollm2", "messages": user(QUESTION), "max_tokens": 24, "extra_body": extra, **kw}
+
+
 def create(client, **kw):
-    return client.messages.create(**{"model": "smollm2", "messages": user(QUESTION), "max_tokens": 24, "temperature": 0, **kw})
+    return client.messages.create(**args(**kw))
 
 
 def ask(real, path="/v1/messages", **kw):
     return real.post(path, {"model": "smollm2", "messages": user(QUESTION), "max_tokens": 24, "temperature": 0, **kw},
-                     headers=[("x-api-key", "any"), ("anthropic-version", "2023-06-01")])
+                     headers=["x-api-key: any", "anthropic-version: 2023-06-01"])
 
 
 def test_document(real):
@@ -75,7 +81,7 @@ def test_events(real):
 
 
 def test_stream_helper(client):
-    with client.messages.stream(model="smollm2", messages=user(QUESTION), max_tokens=24, temperature=0) as stream:
+    with client.messages.stream(**args()) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     whole = create(client)
@@ -89,7 +95,7 @@ def test_async(real):
             async def one(stream):
                 if not stream:
                     return (await create(c)).content[0].text
-                async with c.messages.stream(model="smollm2", messages=user(QUESTION), max_tokens=24, temperature=0) as s:
+                async with c.messages.stream(**args()) as s:
                     return "".join([t async for t in s.text_stream])
             return await asyncio.gather(*(one(i % 2 == 0) for i in range(8)))
     assert len(set(asyncio.run(all_of_them()))) == 1
@@ -102,7 +108,7 @@ def test_how_it_stops(client):
     m = create(client, stop_sequences=["never", " math"])
     assert (m.stop_reason, m.stop_sequence) == ("stop_sequence", " math")
     assert m.content[0].text == whole.split(" math")[0]
-    with client.messages.stream(model="smollm2", messages=user(QUESTION), max_tokens=24, temperature=0, stop_sequences=[" math"]) as stream:
+    with client.messages.stream(**args(stop_sequences=[" math"])) as stream:
         text = "".join(stream.text_stream)
         m = stream.get_final_message()
     assert (m.stop_reason, m.stop_sequence, text) == ("stop_sequence", " math", whole.split(" math")[0])
@@ -171,7 +177,7 @@ def test_errors_have_anthropics_shape(real, client):
 
 def test_keys_and_sizes(start, tiny):
     """What is refused before the handler has the shape too: no key, too long."""
-    s = start(tiny, "--api-key", "secret", "--max-body-bytes", "20000").ready()
+    s = start(tiny, "--api-key", "secret", "--max-body-bytes", "20000", key="secret").ready()
     with anthropic.Anthropic(base_url=s.url, api_key="wrong", max_retries=0, timeout=60) as c:
         with pytest.raises(anthropic.AuthenticationError) as e:
             create(c, model="tiny")
@@ -184,7 +190,7 @@ def test_keys_and_sizes(start, tiny):
 
 
 def test_client_that_breaks_off(real, client):
-    stream = create(client, stream=True, max_tokens=2000, extra_body={"ignore_eos": True})
+    stream = create(client, stream=True, max_tokens=2000, ignore_eos=True)
     for e in stream:
         if e.type == "content_block_delta":
             break
