@@ -189,6 +189,12 @@ def test_keys_and_sizes(start, tiny):
         assert e.value.body["error"]["type"] == "request_too_large"
 
 
+def test_beta_and_models(client):
+    m = client.beta.messages.create(**args(betas=["context-management-2025-06-27"]))
+    assert m.content[0].text == create(client).content[0].text
+    assert [x.id for x in client.models.list()] == ["smollm2"]
+
+
 def test_client_that_breaks_off(real, client):
     stream = create(client, stream=True, max_tokens=2000, ignore_eos=True)
     for e in stream:
