@@ -138,7 +138,7 @@ static void on_dirty(void *edge)
 
 void box_open(struct box *b, bool is_welcome)
 {
-	static const char template[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+	static const char template[] = "{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 				       "{% if messages|length > 3 %}{{ raise_exception('Too many turns.') }}{% endif %}"
 				       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 	struct lives_config cfg = {.silence_ns = 3600 * NS_PER_S, .hello_ns = NS_PER_S, .requests_max = BOX_REQUESTS};

@@ -1,0 +1,497 @@
+/* test_gen.c - generations of many choices: what is asked of the executor, how the choices come together in one answer, and that all
+ * of them end with it. */
+#include "frontend/gen.h"
+#include "tests/support/box.h"
+#include "tests/support/tokjson.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CHAT "/v1/chat/completions"
+#define TEXT "/v1/completions"
+#define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+#define TOOLS "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\"}}}]"
+
+/* What a client makes of an answer, choice by choice. */
+struct heard {
+	char text[8][512], reasoning[8][256], calls[8][256]; /* calls: name(arguments) one after the other */
+	char finish[8][16];
+	int n_events, n_choices;
+};
+
+static void add(char *to, size_t cap, const json_t *text)
+{
+	if (json_is_string(text)) snprintf(to + strlen(to), cap - strlen(to), "%s", json_string_value(text));
+}
+
+static void hear_calls(struct heard *h, size_t ix, const json_t *list)
+{
+	size_t i;
+
+	for (i = 0; i < json_array_size(list); i++) {
+		const json_t *call = json_array_get(list, i), *f = json_object_get(call, "function");
+
+		if (json_object_get(call, "id")) {
+			assert_int_equal(json_string_length(json_object_get(call, "id")), PIECES_ID_LEN);
+			assert_string_equal(json_string_value(json_object_get(call, "type")), "function");
+			add(h->calls[ix], sizeof(h->calls[ix]), json_object_get(f, "name"));
+			strcat(h->calls[ix], ":");
+		}
+		add(h->calls[ix], sizeof(h->calls[ix]), json_object_get(f, "arguments"));
+	}
+}
+
+static void hear_choice(struct heard *h, const json_t *c)
+{
+	size_t ix = (size_t)json_integer_value(json_object_get(c, "index"));
+	const json_t *said = json_object_get(c, "delta");
+
+	assert_true(ix < 8 && json_object_get(c, "index"));
+	h->n_choices = ix + 1 > (size_t)h->n_choices ? (int)ix + 1 : h->n_choices;
+	assert_int_equal(h->finish[ix][0], 0); /* nothing comes behind the end */
+	if (!said) said = json_object_get(c, "message");
+	if (!said) said = c;
+	add(h->text[ix], sizeof(h->text[ix]), json_object_get(said, "text"));
+	add(h->text[ix], sizeof(h->text[ix]), json_object_get(said, "content"));
+	add(h->reasoning[ix], sizeof(h->reasoning[ix]), json_object_get(said, "reasoning_content"));
+	hear_calls(h, ix, json_object_get(said, "tool_calls"));
+	add(h->finish[ix], sizeof(h->finish[ix]), json_object_get(c, "finish_reason"));
+}
+
+static void hear_document(struct heard *h, const char *text, size_t len)
+{
+	json_t *j = json_loadb(text, len, 0, NULL), *c;
+	size_t i;
+
+	assert_non_null(j);
+	json_array_foreach(json_object_get(j, "choices"), i, c) hear_choice(h, c);
+	h->n_events++;
+	json_decref(j);
+}
+
+static struct heard hear(const struct box *b)
+{
+	struct heard h = {.n_events = 0};
+	const char *p = box_body(b), *end;
+
+	if (!strstr(b->in.data, "text/event-stream")) {
+		hear_document(&h, p, strlen(p));
+		return h;
+	}
+	for (; (p = strstr(p, "data: {")); p = end) {
+		end = strstr(p, "\n\n");
+		hear_document(&h, p + 6, (size_t)(end - p - 6));
+	}
+	return h;
+}
+
+static void expect_usage(const struct box *b, const char *want)
+{
+	if (!strstr(b->in.data, want)) fail_msg("%s", b->in.data);
+}
+
+/* ---- what is asked of the executor ---- */
+
+static void test_orders(void **state)
+{
+	struct box b;
+	int i, k;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":[[1,2],[3]],\"n\":3,\"seed\":9,\"max_tokens\":7}");
+	assert_int_equal(b.n_orders, 6);
+	for (i = 0; i < 6; i++) {
+		const struct box_order *o = &b.orders[i];
+
+		assert_int_equal(o->m.choice, i % 3);
+		assert_true(o->m.seed == 9 && o->m.n_output_max == 7);
+		assert_int_equal(o->m.n_prompt, i < 3 ? 2 : 1);
+		assert_int_equal(o->tokens[0], i < 3 ? 1 : 3);
+	}
+	for (i = 0; i < 6; i++) box_give_to(&b, i, 5, FINISH_LENGTH);
+	assert_int_equal(box_status(&b), 200);
+
+	/* without a seed: one for each prompt, so that equal prompts get different answers */
+	box_post(&b, TEXT, "{\"prompt\":[[1],[1]],\"n\":2}");
+	assert_int_equal(b.n_orders, 4);
+	assert_true(b.orders[0].m.seed == b.orders[1].m.seed && b.orders[2].m.seed == b.orders[3].m.seed);
+	assert_true(b.orders[0].m.seed != b.orders[2].m.seed);
+	for (i = 0; i < 4; i++)
+		for (k = 0; k < i; k++) assert_true(b.orders[i].m.client_id != b.orders[k].m.client_id);
+	for (i = 0; i < 4; i++) box_give_to(&b, i, 5, FINISH_LENGTH);
+	box_close(&b);
+}
+
+static void test_fields(void **state)
+{
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, TEXT,
+		 "{\"prompt\":[1],\"repetition_penalty\":1.5,\"presence_penalty\":-1,\"frequency_penalty\":0.5,\"logit_bias\":{\"7\":-100,\"9\":2.5},"
+		 "\"allowed_token_ids\":[7,8,9],\"prompt_logprobs\":2,\"temperature\":1e-6}");
+	assert_true(b.order.m.repetition_penalty == 1.5f && b.order.m.presence_penalty == -1 && b.order.m.frequency_penalty == 0.5f);
+	assert_true(b.order.m.bias_ids.n == 2 && b.order.m.bias_values.n == 2 && b.orders[0].bias_ids[0] + b.orders[0].bias_ids[1] == 16);
+	assert_true(b.orders[0].bias_values[b.orders[0].bias_ids[1] == 7] == -100 && b.orders[0].bias_values[b.orders[0].bias_ids[1] == 9] == 2.5f);
+	assert_true(b.order.m.allowed_ids.n == 3 && b.orders[0].allowed_ids[2] == 9);
+	assert_true(b.order.m.n_prompt_logprobs == 3 && b.order.m.n_logprobs == 0 && b.order.m.temperature == 0 && b.order.m.grammar.n == 0);
+	box_give(&b, 7, FINISH_LENGTH);
+
+	/* the prompt's log-probabilities are needed for an echo with log-probabilities, and for nothing else */
+	box_post(&b, TEXT, "{\"prompt\":[1,2],\"echo\":true,\"logprobs\":4}");
+	assert_true(b.order.m.n_prompt_logprobs == 5 && b.order.m.n_logprobs == 5);
+	box_give(&b, 7, FINISH_LENGTH);
+	box_post(&b, TEXT, "{\"prompt\":[1,2],\"echo\":true,\"n\":1,\"best_of\":2}");
+	assert_true(b.order.m.n_prompt_logprobs == 0 && b.order.m.n_logprobs == 1);
+	box_give_to(&b, 0, 7, FINISH_LENGTH);
+	box_give_to(&b, 1, 7, FINISH_LENGTH);
+
+	/* where a grammar ends there must be an end to draw */
+	box_post(&b, TEXT, "{\"prompt\":[1,2],\"ignore_eos\":true,\"guided_choice\":[\"a\"],\"stop_token_ids\":[9]}");
+	assert_true(b.order.m.grammar.n > 0 && b.order.m.stop_ids.n >= 2 && b.orders[0].stop_ids[0] == 2);
+	box_give(&b, 2, FINISH_STOP);
+	box_post(&b, TEXT, "{\"prompt\":[1,2],\"ignore_eos\":true,\"stop_token_ids\":[9]}");
+	assert_true(b.order.m.grammar.n == 0 && b.order.m.stop_ids.n == 1 && b.orders[0].stop_ids[0] == 9);
+	box_give(&b, 9, FINISH_STOP);
+	box_close(&b);
+}
+
+/* All or nothing. */
+static void test_too_many_choices(void **state)
+{
+	struct lives_stats before, after;
+	struct box b;
+
+	box_open(&b, true);
+	lives_stats(b.lives, &before);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":9}");
+	assert_int_equal(box_status(&b), 503);
+	assert_non_null(strstr(b.in.data, "Retry-After: 1\r\n"));
+	lives_stats(b.lives, &after);
+	assert_true(after.n_live == 0 && b.n_submits == 0 && b.n_cancels == 0);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":8}");
+	assert_int_equal(b.n_orders, 8);
+	conn_eof(b.conn, b.now);
+	box_pass(&b);
+	assert_int_equal(b.n_cancels, 8);
+	box_close(&b);
+}
+
+/* ---- answers ---- */
+
+static void test_plain(void **state)
+{
+	struct heard h;
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":[[1,2,3],[4,5]],\"n\":2,\"max_tokens\":50,\"stop\":\"!\"}");
+	box_give_text_to(&b, 3, "four");
+	box_give_text_to(&b, 0, "one");
+	box_give_text_to(&b, 2, "three! and more");
+	assert_int_equal(b.n_cancels, 1); /* a stop string ends its choice and no other */
+	box_give_text_to(&b, 1, "two");
+	box_give_to(&b, 1, 2, FINISH_STOP);
+	box_give_to(&b, 0, TOKEN_NONE, FINISH_LENGTH);
+	assert_int_equal(b.in.len, 0);
+	box_give_to(&b, 3, TOKEN_NONE, FINISH_LENGTH);
+	h = hear(&b);
+	assert_true(h.n_choices == 4 && h.n_events == 1);
+	assert_string_equal(h.text[0], "one");
+	assert_string_equal(h.text[1], "two");
+	assert_string_equal(h.text[2], "three");
+	assert_string_equal(h.text[3], "four");
+	assert_string_equal(h.finish[0], "length");
+	assert_string_equal(h.finish[1], "stop");
+	assert_string_equal(h.finish[2], "stop");
+	assert_string_equal(h.finish[3], "length");
+	/* each prompt once, each choice's tokens */
+	expect_usage(&b, "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6,\"total_tokens\":11,\"prompt_tokens_details\":{\"cached_tokens\":4}}");
+	box_close(&b);
+}
+
+static void test_stream(void **state)
+{
+	struct heard h;
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, CHAT, "{" HELLO ",\"n\":3,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+	box_give_to(&b, 0, TOKEN_NONE, FINISH_NONE);
+	box_give_to(&b, 1, TOKEN_NONE, FINISH_NONE);
+	assert_int_equal(b.in.len, 0); /* the third one may still be refused */
+	box_give_to(&b, 2, TOKEN_NONE, FINISH_NONE);
+	assert_int_equal(hear(&b).n_events, 3); /* who speaks */
+	box_give_text_to(&b, 2, "three");
+	assert_int_equal(hear(&b).n_events, 4);
+	box_give_text_to(&b, 0, "one");
+	box_give_to(&b, 2, 2, FINISH_STOP);
+	assert_string_equal(hear(&b).finish[2], "stop"); /* at once, not when all have ended */
+	box_give_text_to(&b, 1, "two");
+	box_give_to(&b, 0, TOKEN_NONE, FINISH_LENGTH);
+	assert_null(strstr(b.in.data, "[DONE]"));
+	box_give_to(&b, 1, TOKEN_NONE, FINISH_LENGTH);
+	h = hear(&b);
+	assert_string_equal(h.text[0], "one");
+	assert_string_equal(h.text[1], "two");
+	assert_string_equal(h.text[2], "three");
+	assert_string_equal(h.finish[0], "length");
+	assert_string_equal(h.finish[1], "length");
+	expect_usage(&b, "\"choices\":[],\"usage\":{\"prompt_tokens\":");
+	assert_non_null(strstr(b.in.data, "data: [DONE]\n\n"));
+	assert_int_equal(b.api.gens.len, 0);
+	box_close(&b);
+}
+
+/* What waits for a slow reader is a chunk a choice, and its end. */
+static void test_stalled_reader_of_choices(void **state)
+{
+	char filler[1024] = "";
+	struct heard h;
+	struct box b;
+	int i, k;
+
+	memset(filler, ' ', sizeof(filler));
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true,\"max_tokens\":100,\"n\":3}");
+	for (i = 0; i < 3; i++) box_give_to(&b, i, TOKEN_NONE, FINISH_NONE);
+	b.reads = false;
+	for (i = 0; i < 300; i++) strbuf_append(conn_out(b.conn), filler, sizeof(filler)); /* as if earlier chunks were still unsent */
+	conn_touched(b.conn);
+	for (i = 0; i < 50; i++)
+		for (k = 0; k < 3; k++) box_give_to(&b, k, 26843, FINISH_NONE);
+	box_give_to(&b, 1, TOKEN_NONE, FINISH_LENGTH);
+	assert_int_equal(conn_unsent(b.conn), 300 * sizeof(filler));
+	b.reads = true;
+	box_pass(&b);
+	box_pass(&b);
+	h = hear(&b);
+	assert_int_equal(h.n_events, 4); /* three chunks and one end */
+	for (k = 0; k < 3; k++) assert_int_equal(strlen(h.text[k]), 100);
+	assert_string_equal(h.finish[1], "length");
+	assert_true(h.finish[0][0] == 0 && h.finish[2][0] == 0);
+	box_give_to(&b, 0, TOKEN_NONE, FINISH_LENGTH);
+	box_give_to(&b, 2, TOKEN_NONE, FINISH_LENGTH);
+	assert_int_equal(hear(&b).n_events, 6);
+	box_close(&b);
+}
+
+static void test_best_of(void **state)
+{
+	static const float logprobs[] = {-3, -1, -2, -1};
+	struct heard h;
+	struct box b;
+	int i;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":[[1,2],[3]],\"n\":2,\"best_of\":4,\"max_tokens\":50}");
+	assert_int_equal(b.n_orders, 8);
+	for (i = 0; i < 8; i++) {
+		char text[] = {(char)('a' + i), 0};
+
+		b.logprob = logprobs[i % 4];
+		box_give_text_to(&b, i, text);
+		if (i == 1) { /* longer, and less likely on average than its first token */
+			b.logprob = -1.5f;
+			box_give_text_to(&b, i, "x");
+		}
+		box_give_to(&b, i, TOKEN_NONE, FINISH_LENGTH);
+	}
+	h = hear(&b);
+	assert_int_equal(h.n_choices, 4);
+	assert_string_equal(h.text[0], "d"); /* -1 */
+	assert_string_equal(h.text[1], "bx"); /* -1.25 */
+	assert_string_equal(h.text[2], "f"); /* equal ones: the earlier first */
+	assert_string_equal(h.text[3], "h");
+	assert_null(strstr(b.in.data, "\"tokens\"")); /* nobody asked for log-probabilities */
+	expect_usage(&b, "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":9,");
+	box_close(&b);
+}
+
+static void test_echo(void **state)
+{
+	static const char *const requests[] = {"{\"prompt\":[[26843],\"one\"],\"echo\":true}", "{\"prompt\":[[26843],\"one\"],\"echo\":true,\"stream\":true}"};
+	struct heard h;
+	struct box b;
+	size_t i;
+
+	box_open(&b, true);
+	for (i = 0; i < 2; i++) {
+		box_post(&b, TEXT, requests[i]);
+		box_give_text_to(&b, 0, " there");
+		box_give_to(&b, 0, TOKEN_NONE, FINISH_LENGTH);
+		box_give_to(&b, 1, 2, FINISH_STOP); /* says nothing */
+		h = hear(&b);
+		assert_string_equal(h.text[0], "Hi there");
+		assert_string_equal(h.text[1], "one");
+	}
+	box_close(&b);
+}
+
+/* ---- reasoning and calls ---- */
+
+static void test_calls(void **state)
+{
+	static const char *const requests[] = {"{" HELLO "," TOOLS ",\"n\":2}", "{" HELLO "," TOOLS ",\"n\":2,\"stream\":true}"};
+	struct errbuf err;
+	struct heard h;
+	struct box b;
+	size_t i;
+
+	box_open(&b, true);
+	assert_int_equal(config_set(&b.config, "tool-call-parser", "hermes", &err), ST_OK);
+	for (i = 0; i < 2; i++) {
+		box_post(&b, CHAT, requests[i]);
+		if (box_status(&b) == 400) fail_msg("%s", b.in.data);
+		box_give_text_to(&b, 1, "Just text.");
+		box_give_text_to(&b, 0, "Well.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>\n<tool_call>{\"name\": \"g\", \"arguments\": {}}</tool_call>");
+		box_give_to(&b, 0, 2, FINISH_STOP);
+		box_give_to(&b, 1, 2, FINISH_STOP);
+		h = hear(&b);
+		assert_string_equal(h.text[0], "Well.");
+		assert_string_equal(h.calls[0], "f:{\"a\": 1}g:{}");
+		assert_string_equal(h.finish[0], "tool_calls");
+		assert_string_equal(h.text[1], "Just text.");
+		assert_string_equal(h.finish[1], "stop");
+	}
+	box_close(&b);
+}
+
+static void test_reasoning(void **state)
+{
+	static const char *const more[] = {"", ",\"stream\":true,\"stream_options\":{\"include_usage\":true}", ",\"include_reasoning\":false"};
+	char request[256];
+	struct errbuf err;
+	struct heard h;
+	struct box b;
+	size_t i;
+
+	box_open(&b, true);
+	assert_int_equal(config_set(&b.config, "reasoning-parser", "deepseek_r1", &err), ST_OK);
+	for (i = 0; i < 3; i++) {
+		snprintf(request, sizeof(request), "{" HELLO "%s}", more[i]);
+		box_post(&b, CHAT, request);
+		box_give_text(&b, "<think>Two and two.</think>Four.");
+		box_give(&b, 2, FINISH_STOP);
+		h = hear(&b);
+		assert_string_equal(h.reasoning[0], i < 2 ? "Two and two." : "");
+		assert_string_equal(h.text[0], "Four.");
+		assert_string_equal(h.finish[0], "stop");
+		assert_non_null(strstr(b.in.data, "\"completion_tokens_details\":{\"reasoning_tokens\":"));
+		assert_null(strstr(b.in.data, "\"reasoning_tokens\":0"));
+	}
+	box_close(&b);
+}
+
+/* ---- ends ---- */
+
+/* One choice that cannot be served ends all of them. */
+static void test_refusal_of_one(void **state)
+{
+	struct box b;
+	int stream;
+
+	for (stream = 0; stream < 2; stream++) {
+		box_open(&b, true);
+		box_post(&b, TEXT, stream ? "{\"prompt\":\"x\",\"n\":3,\"stream\":true}" : "{\"prompt\":\"x\",\"n\":3}");
+		box_give_to(&b, 0, 5, FINISH_NONE);
+		box_refuse(&b, REFUSAL_QUEUE_FULL, "The queue is full.");
+		assert_int_equal(box_status(&b), 503);
+		assert_non_null(strstr(b.in.data, "{\"error\":{\"message\":\"The queue is full.\""));
+		box_pass(&b);
+		assert_int_equal(b.n_cancels, 2);
+		assert_int_equal(b.api.gens.len, 0);
+		box_close(&b);
+	}
+}
+
+static void test_error_inside_a_stream(void **state)
+{
+	struct box b;
+	int i;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":3,\"stream\":true}");
+	for (i = 0; i < 3; i++) box_give_to(&b, i, 5, FINISH_NONE);
+	box_give_to(&b, 0, TOKEN_NONE, FINISH_ABORT);
+	assert_int_equal(box_status(&b), 200);
+	assert_non_null(strstr(b.in.data, "data: {\"error\":{\"message\":\"The engine ended the request before it was complete.\""));
+	assert_non_null(strstr(b.in.data, "data: [DONE]\n\n"));
+	box_pass(&b);
+	assert_int_equal(b.n_cancels, 2);
+	box_close(&b);
+}
+
+static void test_client_gone(void **state)
+{
+	static const char *const requests[] = {"{\"prompt\":[[1],[2]],\"n\":2}", "{\"prompt\":[[1],[2]],\"n\":2,\"stream\":true}"};
+	struct lives_stats s;
+	struct box b;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		box_open(&b, true);
+		box_post(&b, TEXT, requests[i]);
+		box_give_to(&b, 2, 5, FINISH_NONE);
+		box_give_to(&b, 0, 5, FINISH_LENGTH);
+		conn_eof(b.conn, b.now);
+		box_pass(&b);
+		assert_int_equal(b.n_cancels, 3); /* one had ended */
+		lives_stats(b.lives, &s);
+		assert_true(s.n_live == 0 && b.api.gens.len == 0);
+		box_give_to(&b, 2, 6, FINISH_NONE); /* what is still under way finds nobody */
+		box_close(&b);
+	}
+}
+
+static void test_end_of_the_process(void **state)
+{
+	struct lives_stats s;
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":3,\"stream\":true}");
+	box_give_to(&b, 1, 5, FINISH_NONE);
+	gens_release(&b.api);
+	lives_stats(b.lives, &s);
+	assert_int_equal(s.n_live, 0);
+	box_close(&b);
+}
+
+static int setup(void **state)
+{
+	box_tokenizer = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "smollm", "<|im_start|>", "<|im_end|>");
+	return box_tokenizer ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	tokenizer_free(box_tokenizer);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_orders),
+		cmocka_unit_test(test_fields),
+		cmocka_unit_test(test_too_many_choices),
+		cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_stalled_reader_of_choices),
+		cmocka_unit_test(test_best_of),
+		cmocka_unit_test(test_echo),
+		cmocka_unit_test(test_calls),
+		cmocka_unit_test(test_reasoning),
+		cmocka_unit_test(test_refusal_of_one),
+		cmocka_unit_test(test_error_inside_a_stream),
+		cmocka_unit_test(test_client_gone),
+		cmocka_unit_test(test_end_of_the_process),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
