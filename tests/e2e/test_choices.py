@@ -324,10 +324,20 @@ def test_bias_and_allowed_ids(client):
     assert {t for c in some.choices for t in c.token_ids} <= {40, 41, 42}
 
 
-def test_penalties(client):
-    kw = {"temperature": 0, "max_tokens": 20, "logit_bias": {"50": 90, "51": 89, "52": 88.5}}
-    assert set(text(client, **kw).choices[0].token_ids) == {50}
-    assert text(client, presence_penalty=2, **kw).choices[0].token_ids[:3] == [50, 51, 52]
-    ids = text(client, frequency_penalty=2, **kw).choices[0].token_ids
-    assert ids[:2] == [50, 51] and {ids.count(t) for t in (50, 51, 52)} <= {6, 7, 8}
-    assert text(client, n=2, frequency_penalty=2, **kw).choices[1].token_ids == ids, "each choice has its own counts"
+@pytest.mark.parametrize("presence, frequency", [(0, 0), (2, 0), (0, 2), (1.5, 0.5), (-2, -1)])
+def test_penalties(client, presence, frequency):
+    """Greedy: each token is the likeliest after what its earlier appearances cost it; log-probabilities are those before."""
+    r = text(client, temperature=0, max_tokens=60, n=2, logprobs=20, presence_penalty=presence, frequency_penalty=frequency,
+             extra_body={"return_tokens_as_token_ids": True})
+    for c in r.choices:
+        seen = {}
+        for t, top in zip(c.logprobs.tokens, c.logprobs.top_logprobs):
+            cost = {k: v - (presence + frequency * seen[k] if k in seen else 0) for k, v in top.items()}
+            assert cost[t] == pytest.approx(max(cost.values()), abs=1e-4)
+            seen[t] = seen.get(t, 0) + 1
+    assert r.choices[0].token_ids == r.choices[1].token_ids, "each choice has its own counts"
+
+
+def test_repetition_penalty(client):
+    distinct = lambda v: len(set(text(client, temperature=0, max_tokens=60, extra_body={"repetition_penalty": v}).choices[0].token_ids))
+    assert distinct(0.5) <= distinct(1) < distinct(10) == 60

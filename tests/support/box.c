@@ -33,7 +33,7 @@ static int on_send(void *ctx, const struct msg *m)
 	b->n_submits++;
 	assert_true(b->n_orders < BOX_REQUESTS);
 	o = &b->orders[b->n_orders++];
-	*o = (struct box_order){.m = m->submit};
+	*o = (struct box_order){.m = m->submit, .n_prompt_known = m->submit.n_prompt_known};
 	keep(o->tokens, BOX_LEN_MAX, m->submit.tokens);
 	keep(o->stop_ids, LIMIT_STOP_IDS, m->submit.stop_ids);
 	keep(o->bias_ids, BOX_BIAS, m->submit.bias_ids);
@@ -67,37 +67,71 @@ void box_welcome(struct box *b)
 	lives_on_message(b->lives, &m, b->now);
 }
 
+/* Columns of log-probabilities of some tokens. */
+struct columns {
+	uint32_t n, n_top[BOX_LEN_MAX], ranks[BOX_LEN_MAX], ids[BOX_LEN_MAX * 21];
+	float logprobs[BOX_LEN_MAX * 21];
+	size_t n_entries;
+};
+
+static void push(struct columns *c, uint32_t token, float logprob, uint32_t n_top)
+{
+	uint32_t i;
+
+	c->n_top[c->n] = n_top;
+	c->ranks[c->n++] = 1;
+	for (i = 0; i < n_top; i++) {
+		c->ids[c->n_entries] = i ? 9 + i : token;
+		c->logprobs[c->n_entries++] = i ? -(float)i : logprob;
+	}
+}
+
+static void put_tokens(struct msg_results *r, const struct columns *c, const uint32_t *token)
+{
+	r->tokens = view_of(token, c->n);
+	r->n_top = view_of(c->n_top, c->n);
+	r->ranks = view_of(c->ranks, c->n);
+	r->top_ids = view_of(c->ids, c->n_entries);
+	r->top_logprobs = view_of(c->logprobs, c->n_entries);
+}
+
+static void put_prompt(struct msg_results *r, const struct columns *c, const uint32_t *start)
+{
+	r->prompt_starts = view_of(start, 1);
+	r->n_prompt_tokens = view_of(&c->n, 1);
+	r->prompt_n_top = view_of(c->n_top, c->n);
+	r->prompt_ranks = view_of(c->ranks, c->n);
+	r->prompt_top_ids = view_of(c->ids, c->n_entries);
+	r->prompt_top_logprobs = view_of(c->logprobs, c->n_entries);
+}
+
 void box_give_to(struct box *b, int ix, uint32_t token, enum finish finish)
 {
+	static struct columns output, prompt;
 	struct box_order *o = &b->orders[ix];
-	uint32_t n = token != TOKEN_NONE, rank = 1, end = (uint32_t)finish, cached = 2, n_top = o->m.n_logprobs, ids[21], i;
+	uint32_t end = (uint32_t)finish, cached = 2, start = o->n_prompt_known, i;
 	struct msg m = {.type = MSG_results};
 	struct msg_results *r = &m.results;
-	float logprobs[21];
 
 	assert_true(ix < b->n_orders);
-	ids[0] = token;
-	logprobs[0] = b->logprob;
-	for (i = 1; i < n_top; i++) {
-		ids[i] = 9 + i;
-		logprobs[i] = -(float)i;
-	}
+	output.n = prompt.n = 0;
+	output.n_entries = prompt.n_entries = 0;
+	if (token != TOKEN_NONE) push(&output, token, b->logprob, o->m.n_logprobs);
+	for (i = start; o->m.n_prompt_logprobs && i < o->m.n_prompt; i++) push(&prompt, o->tokens[i], b->logprob, o->m.n_prompt_logprobs);
 	r->epoch = BOX_EPOCH;
 	r->client_ids = view_of(&o->m.client_id, 1);
 	r->attempts = view_of(&o->m.attempt, 1);
 	r->positions = view_of(&o->position, 1);
-	r->n_tokens = view_of(&n, 1);
+	r->n_tokens = view_of(&output.n, 1);
 	r->finishes = view_of(&end, 1);
 	r->n_cached = view_of(&cached, 1);
-	r->tokens = view_of(&token, n);
-	r->n_top = view_of(&n_top, n);
-	r->ranks = view_of(&rank, n);
-	r->top_ids = view_of(ids, n * n_top);
-	r->top_logprobs = view_of(logprobs, n * n_top);
+	put_tokens(r, &output, &token);
+	if (prompt.n) put_prompt(r, &prompt, &start);
 	b->now += NS_PER_MS;
 	b->api.now = b->now;
 	lives_on_message(b->lives, &m, b->now);
-	o->position += n;
+	o->position += output.n;
+	o->n_prompt_known += prompt.n;
 	box_pass(b);
 }
 

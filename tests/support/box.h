@@ -17,6 +17,7 @@ struct box_order {
 	uint32_t tokens[BOX_LEN_MAX], stop_ids[LIMIT_STOP_IDS], bias_ids[BOX_BIAS], allowed_ids[BOX_BIAS];
 	float bias_values[BOX_BIAS];
 	uint32_t position; /* of the next output token */
+	uint32_t n_prompt_known;
 };
 
 struct box {
@@ -30,7 +31,7 @@ struct box {
 	struct box_order orders[BOX_REQUESTS]; /* since the last box_post() */
 	struct box_order order;                /* the last of them */
 	int n_orders, n_submits, n_cancels;
-	float logprob;    /* of the next token; the best ones are ids 10, 11 ... with -1, -2 ... */
+	float logprob;    /* of the next token, and of all prompt tokens; the best ones are ids 10, 11 ... with -1, -2 ... */
 	uint64_t now;
 	bool reads;       /* the client takes its answer */
 };
@@ -43,7 +44,8 @@ void box_pass(struct box *b); /* of the loop */
 
 /* The executor's side. */
 void box_welcome(struct box *b);
-/* One row: at most one token (TOKEN_NONE: none), then perhaps the end; of the last order, or of one of them. */
+/* One row: at most one token (TOKEN_NONE: none), then perhaps the end; of the last order, or of one of them. The log-probabilities
+ * of the prompt, where they were asked for, come with the first one. */
 void box_give(struct box *b, uint32_t token, enum finish finish);
 void box_give_to(struct box *b, int ix, uint32_t token, enum finish finish);
 void box_give_text(struct box *b, const char *text);

@@ -332,6 +332,44 @@ static void test_echo(void **state)
 	box_close(&b);
 }
 
+/* The prompt's own values come in front of the output's, in a stream as in a document. */
+static void test_echo_with_logprobs(void **state)
+{
+	struct box b;
+	int stream;
+
+	box_open(&b, true);
+	for (stream = 0; stream < 2; stream++) {
+		box_post(&b, TEXT, stream ? "{\"prompt\":[26843,665],\"echo\":true,\"logprobs\":0,\"max_tokens\":5,\"stream\":true}"
+					  : "{\"prompt\":[26843,665],\"echo\":true,\"logprobs\":0,\"max_tokens\":5}");
+		box_give(&b, 26843, FINISH_LENGTH);
+		assert_non_null(strstr(b.in.data, "\"text\":\"Hi thereHi\",\"logprobs\":{\"tokens\":[\"Hi\",\" there\",\"Hi\"],\"token_logprobs\":"
+						  "[null,-0.5,-0.5],\"top_logprobs\":[null,{\" there\":-0.5},{\"Hi\":-0.5}],\"text_offset\":[0,2,8]}"));
+	}
+	box_close(&b);
+}
+
+/* vLLM's form: of a chat once, of a text with each choice; ranks from 1. */
+static void test_prompt_logprobs(void **state)
+{
+	static const char row[] = "\"prompt_logprobs\":[null,{\"665\":{\"logprob\":-0.5,\"rank\":1,\"decoded_token\":\" there\"},"
+				  "\"10\":{\"logprob\":-1.0,\"rank\":1,\"decoded_token\":";
+	const char *p;
+	struct box b;
+	int i, n = 0;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":[26843,665],\"prompt_logprobs\":1,\"n\":2}");
+	for (i = 0; i < 2; i++) box_give_to(&b, i, 5, FINISH_LENGTH);
+	for (p = b.in.data; (p = strstr(p, row)); p++) n++;
+	assert_int_equal(n, 2);
+	box_post(&b, CHAT, "{" HELLO ",\"prompt_logprobs\":0,\"n\":2}");
+	for (i = 0; i < 2; i++) box_give_to(&b, i, 5, FINISH_LENGTH);
+	p = strstr(b.in.data, "\"prompt_logprobs\":[null,{");
+	assert_true(p && !strstr(p + 2, "prompt_logprobs") && strstr(b.in.data, "\"usage\":{") < p);
+	box_close(&b);
+}
+
 /* ---- reasoning and calls ---- */
 
 static void test_calls(void **state)
@@ -485,6 +523,8 @@ int main(void)
 		cmocka_unit_test(test_stalled_reader_of_choices),
 		cmocka_unit_test(test_best_of),
 		cmocka_unit_test(test_echo),
+		cmocka_unit_test(test_echo_with_logprobs),
+		cmocka_unit_test(test_prompt_logprobs),
 		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_reasoning),
 		cmocka_unit_test(test_refusal_of_one),
