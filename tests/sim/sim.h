@@ -30,6 +30,9 @@
 	C(two_deaths_at_once, 20)           \
 	C(hang_then_kill, 20)               \
 	C(poison_refused, 20)               \
+	C(prompt_row, 1000)                 \
+	C(embedding, 20)                    \
+	C(refused_invalid, 20)              \
 	C(message_misdelivered, 20)         \
 	C(message_lost, 20)                 \
 	C(message_duplicated, 20)           \

@@ -42,13 +42,17 @@ struct sim_request {
 	uint32_t ix;
 	enum sim_request_state state;
 	struct msg_submit submit; /* views into own memory */
-	uint32_t *prompt, stop_ids[2];
+	uint32_t *prompt, stop_ids[2], bias_ids[3], allowed_ids[4];
+	float bias_values[3];
+	char *grammar;
 	uint32_t salt; /* 0..2 */
 	uint32_t *expected, n_expected;
 	enum finish finish;
 	uint32_t refusal; /* expected; 0: none */
 	bool poison;
 	uint32_t nan_at;       /* output position whose logits are no numbers; UINT32_MAX: none */
+	uint32_t failure;      /* what the workers say there: TOKEN_NO_LOGITS, TOKEN_NOT_ALLOWED, TOKEN_BAD_GRAMMAR */
+	uint32_t nan_prompt;   /* prompt position without a log-probability; UINT32_MAX: none */
 	uint32_t stop_after;   /* the client's stop string is complete with so many tokens; UINT32_MAX: never */
 	uint32_t cancel_after; /* the client vanishes after so many tokens; UINT32_MAX: never */
 	bool cancel_wanted;
@@ -58,6 +62,8 @@ struct sim_request {
 	struct live *live;
 	uint64_t client_id;
 	uint32_t n_received;
+	uint32_t n_prompt_received; /* prompt positions below it have their log-probabilities; from 1 */
+	bool embedded;              /* the pooled state has arrived */
 	bool ran, sampled;      /* by any worker */
 	bool cancel_in_prefill; /* the client vanishes when its prompt has begun to run */
 	uint32_t starts;        /* bit k: it has started after 16 * k tokens from the prefix cache */
@@ -154,7 +160,8 @@ struct sim_slot {
 	uint64_t *hashes; /* of tokens[0..i] */
 	size_t tokens_cap, hashes_cap;
 	uint32_t n_tokens, n_computed;
-	bool fresh; /* no run yet */
+	uint32_t prompt_from; /* prompt position whose log-probability comes next; n_prompt when none are wanted */
+	bool fresh;           /* no run yet */
 	uint32_t *table;
 	size_t table_cap;
 	uint32_t n_table;
@@ -247,10 +254,17 @@ uint64_t sim_hash_next(uint64_t hash, uint32_t token);
 #define SIM_HASH_FIRST 0x5eed5eed5eed5eedull
 /* The token after those with this hash; UINT32_MAX: no number. */
 uint32_t sim_model_token(const struct sim_request *q, uint64_t hash, uint32_t position);
+/* Its log-probability at a prompt position, which has the hash of all tokens before it. Rank 0: no number. */
+void sim_model_prompt_top(const struct sim_request *q, uint64_t hash, uint32_t position, uint32_t *rank, uint32_t *ids,
+			  float *logprobs);
+/* Element i of the pooled state of tokens with this hash. */
+float sim_model_pooled(const struct sim_request *q, uint64_t hash, uint32_t i);
 void sim_model_top(const struct sim_request *q, uint64_t hash, uint32_t chosen, uint32_t *rank, uint32_t *ids,
 		   float *logprobs);
 /* Called by the frontends. */
 void sim_client_pass(struct sim *s, uint32_t frontend); /* arrivals and cancels */
+void sim_client_on_prompt_token(void *ctx, void *owner, const struct live_token *t);
+void sim_client_on_embedding(void *ctx, void *owner, struct view values);
 bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t);
 void sim_client_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text);
 void sim_client_frontend_died(struct sim *s, uint32_t frontend);

@@ -28,7 +28,7 @@ uint32_t sim_model_token(const struct sim_request *q, uint64_t hash, uint32_t po
 	uint64_t x = sim_mix(hash ^ q->submit.seed ^ (uint64_t)position << 40);
 	uint32_t token = (uint32_t)(x % SIM_VOCAB);
 
-	if (position == q->nan_at) return UINT32_MAX;
+	if (position == q->nan_at) return q->failure;
 	while (position < q->submit.n_output_min && load_is_stop(q, token)) token = (token + 1) % SIM_VOCAB;
 	return token;
 }
@@ -43,6 +43,34 @@ void sim_model_top(const struct sim_request *q, uint64_t hash, uint32_t chosen, 
 	}
 }
 
+void sim_model_prompt_top(const struct sim_request *q, uint64_t hash, uint32_t position, uint32_t *rank, uint32_t *ids,
+			  float *logprobs)
+{
+	*rank = position == q->nan_prompt ? 0 : 1 + (uint32_t)(sim_mix(hash + 9) % 7);
+	for (uint32_t i = 0; i < q->submit.n_prompt_logprobs; i++) {
+		ids[i] = i == 0 ? q->prompt[position] : (uint32_t)(sim_mix(hash + 100 + i) % SIM_VOCAB);
+		logprobs[i] = -(float)(sim_mix(hash ^ (i + 99)) % 1000) / 64;
+	}
+}
+
+float sim_model_pooled(const struct sim_request *q, uint64_t hash, uint32_t i)
+{
+	return (float)(sim_mix(hash + q->submit.kind * 1000 + i) % 4096) / 64;
+}
+
+static bool load_is_pooling(const struct sim_request *q)
+{
+	return q->submit.kind != REQUEST_GENERATE;
+}
+
+/* Fields that the executor refuses. */
+static bool load_is_invalid(const struct sim_request *q)
+{
+	for (uint32_t i = 0; i < q->submit.bias_ids.n; i++)
+		if (q->bias_ids[i] >= SIM_VOCAB) return true;
+	return q->submit.top_p <= 0 && !load_is_pooling(q);
+}
+
 /* What an undisturbed run gives. */
 static void load_expect(struct sim *s, struct sim_request *q)
 {
@@ -51,19 +79,25 @@ static void load_expect(struct sim *s, struct sim_request *q)
 
 	for (uint32_t i = 0; i < q->submit.n_prompt; i++) hash = sim_hash_next(hash, q->prompt[i]);
 	q->expected = mem_array(uint32_t, q->submit.n_output_max + 1);
-	if (q->submit.top_p <= 0)
+	if (load_is_invalid(q))
 		q->refusal = REFUSAL_INVALID;
-	else if (q->submit.n_prompt >= len_max)
+	else if (q->submit.n_prompt >= len_max + load_is_pooling(q))
 		q->refusal = REFUSAL_TOO_LONG;
 	else if (q->poison)
 		q->refusal = REFUSAL_POISON;
+	else if (q->nan_prompt != UINT32_MAX)
+		q->refusal = REFUSAL_NUMERIC;
 	if (q->refusal) return;
+	if (load_is_pooling(q)) {
+		q->finish = FINISH_STOP;
+		return;
+	}
 
 	while (q->finish == FINISH_NONE) {
 		uint32_t token = sim_model_token(q, hash, q->n_expected);
 
-		if (token == UINT32_MAX) {
-			q->refusal = REFUSAL_NUMERIC;
+		if (token >= TOKEN_FAILED) {
+			q->refusal = token == TOKEN_NO_LOGITS ? REFUSAL_NUMERIC : REFUSAL_INVALID;
 			return;
 		}
 		q->expected[q->n_expected++] = token;
@@ -100,6 +134,46 @@ static void load_client(struct sim *s, struct sim_request *q)
 	if (sim_chance(s, 8)) q->cancel_after = (uint32_t)sim_range(s, 0, 20);
 }
 
+/* What only travels: the workers' model checks that it arrives. */
+static void load_extras(struct sim *s, struct sim_request *q)
+{
+	struct msg_submit *m = &q->submit;
+	uint32_t n_grammar = sim_chance(s, 20) ? (uint32_t)sim_range(s, 1, 300) : 0;
+
+	m->repetition_penalty = sim_chance(s, 30) ? 1.25f : 0;
+	m->presence_penalty = sim_chance(s, 30) ? -0.5f : 0;
+	m->frequency_penalty = sim_chance(s, 30) ? 0.75f : 0;
+	m->bias_ids = view_of(q->bias_ids, sim_chance(s, 20) ? sim_range(s, 1, 3) : 0);
+	m->bias_values = view_of(q->bias_values, m->bias_ids.n);
+	for (uint32_t i = 0; i < m->bias_ids.n; i++) {
+		q->bias_ids[i] = (uint32_t)sim_rand(s, SIM_VOCAB + (sim_chance(s, 5) ? 9 : 0));
+		q->bias_values[i] = (float)sim_rand(s, 9) - 4;
+	}
+	m->allowed_ids = view_of(q->allowed_ids, sim_chance(s, 20) ? sim_range(s, 1, 4) : 0);
+	for (uint32_t i = 0; i < m->allowed_ids.n; i++) q->allowed_ids[i] = (uint32_t)sim_rand(s, SIM_VOCAB);
+	q->grammar = mem_zalloc(1, n_grammar);
+	for (uint32_t i = 0; i < n_grammar; i++) q->grammar[i] = (char)sim_rand(s, 256);
+	m->grammar = view_of(q->grammar, n_grammar);
+}
+
+/* Log-probabilities of the prompt, or no output at all. */
+static void load_kind(struct sim *s, struct sim_request *q)
+{
+	static const uint32_t failures[] = {TOKEN_NO_LOGITS, TOKEN_NOT_ALLOWED, TOKEN_BAD_GRAMMAR};
+	struct msg_submit *m = &q->submit;
+
+	q->n_prompt_received = 1;
+	q->nan_at = sim_chance(s, 2) ? (uint32_t)sim_rand(s, 5) : UINT32_MAX;
+	q->failure = failures[sim_rand(s, ARRAY_LEN(failures))];
+	q->nan_prompt = UINT32_MAX;
+	if (sim_chance(s, 10)) {
+		m->kind = sim_chance(s, 50) ? REQUEST_POOL_MEAN : REQUEST_POOL_LAST;
+	} else if (sim_chance(s, 20)) {
+		m->n_prompt_logprobs = (uint32_t)sim_range(s, 1, 4);
+		if (sim_chance(s, 3) && m->n_prompt > 1) q->nan_prompt = (uint32_t)sim_range(s, 1, m->n_prompt - 1);
+	}
+}
+
 static void load_request(struct sim *s, struct sim_request *q, const uint32_t prefixes[PREFIXES][PREFIX_MAX])
 {
 	static const char *const salts[] = {"", "tenant a", "tenant b"};
@@ -123,7 +197,8 @@ static void load_request(struct sim *s, struct sim_request *q, const uint32_t pr
 	m->choice = (uint32_t)sim_rand(s, 3);
 	m->n_logprobs = sim_chance(s, 25) ? (uint32_t)sim_range(s, 1, 4) : 0;
 	m->priority = priorities[sim_rand(s, ARRAY_LEN(priorities))];
-	q->nan_at = sim_chance(s, 1) ? (uint32_t)sim_rand(s, 5) : UINT32_MAX;
+	load_extras(s, q);
+	load_kind(s, q);
 	q->poison = s->setup.has_poison && sim_chance(s, 5);
 	load_client(s, q);
 	load_expect(s, q);
@@ -162,6 +237,7 @@ void sim_load_release(struct sim *s)
 	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
 		free(s->requests[i].prompt);
 		free(s->requests[i].expected);
+		free(s->requests[i].grammar);
 	}
 	free(s->requests);
 	map_release(&s->by_seed);
@@ -251,10 +327,51 @@ static void load_check_cached(struct sim *s, const struct sim_request *q)
 	sim_fail(s, "request %u has %u cached tokens, starts %x", q->ix, n, q->starts);
 }
 
+void sim_client_on_prompt_token(void *ctx, void *owner, const struct live_token *t)
+{
+	struct sim *s = ctx;
+	struct sim_request *q = owner;
+	uint64_t hash = SIM_HASH_FIRST;
+	uint32_t rank, ids[LIMIT_TOP_LOGPROBS + 1];
+	float logprobs[LIMIT_TOP_LOGPROBS + 1];
+
+	SIM_EXPECT(s, q->state == SIM_LIVE && q->submit.n_prompt_logprobs > 0 && q->n_received == 0,
+		   "request %u gets a prompt's log-probability at %u", q->ix, t->position);
+	SIM_EXPECT(s, t->position == q->n_prompt_received && t->position < q->submit.n_prompt && t->id == q->prompt[t->position],
+		   "request %u gets token %u at prompt position %u, not %u", q->ix, t->id, t->position, q->n_prompt_received);
+	for (uint32_t i = 0; i < t->position; i++) hash = sim_hash_next(hash, q->prompt[i]);
+	sim_model_prompt_top(q, hash, t->position, &rank, ids, logprobs);
+	SIM_EXPECT(s, t->rank == rank && t->n_top == q->submit.n_prompt_logprobs, "request %u: rank %u, %u entries at %u of the prompt",
+		   q->ix, t->rank, t->n_top, t->position);
+	for (uint32_t i = 0; i < t->n_top; i++)
+		SIM_EXPECT(s, col_u32(t->top_ids, i) == ids[i] && col_f32(t->top_logprobs, i) == logprobs[i],
+			   "request %u: another log-probability at %u of the prompt", q->ix, t->position);
+	q->n_prompt_received++;
+	s->counts->prompt_row++;
+}
+
+void sim_client_on_embedding(void *ctx, void *owner, struct view values)
+{
+	struct sim *s = ctx;
+	struct sim_request *q = owner;
+	uint64_t hash = SIM_HASH_FIRST;
+
+	SIM_EXPECT(s, q->state == SIM_LIVE && load_is_pooling(q) && !q->embedded && values.n == SIM_DIM,
+		   "request %u gets a state of %u elements", q->ix, values.n);
+	for (uint32_t i = 0; i < q->submit.n_prompt; i++) hash = sim_hash_next(hash, q->prompt[i]);
+	for (uint32_t i = 0; i < SIM_DIM; i++)
+		SIM_EXPECT(s, col_f32(values, i) == sim_model_pooled(q, hash, i), "request %u: another state", q->ix);
+	q->embedded = true;
+	s->counts->embedding++;
+}
+
 bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t)
 {
 	struct sim *s = ctx;
 	struct sim_request *q = owner;
+
+	SIM_EXPECT(s, !q->submit.n_prompt_logprobs || q->n_prompt_received == q->submit.n_prompt,
+		   "request %u gets a token before prompt position %u", q->ix, q->n_prompt_received);
 
 	SIM_EXPECT(s, q->state == SIM_LIVE, "request %u is over and gets a token", q->ix);
 	SIM_EXPECT(s, t->position == q->n_received, "request %u gets position %u, not %u", q->ix, t->position,
@@ -298,10 +415,14 @@ void sim_client_on_end(void *ctx, void *owner, enum finish finish, uint32_t refu
 		s->counts->refused_queue_full += refusal == REFUSAL_QUEUE_FULL;
 		s->counts->refused_numeric += refusal == REFUSAL_NUMERIC;
 		s->counts->refused_draining += refusal == REFUSAL_DRAINING;
+		s->counts->refused_invalid += refusal == REFUSAL_INVALID;
 	} else {
 		SIM_EXPECT(s, !q->refusal && finish == q->finish && q->n_received == q->n_expected,
 			   "request %u ends with finish %u after %u tokens, not with %u after %u", q->ix, finish,
 			   q->n_received, q->finish, q->n_expected);
+		SIM_EXPECT(s, q->embedded == load_is_pooling(q), "request %u ends without its state", q->ix);
+		SIM_EXPECT(s, !q->submit.n_prompt_logprobs || q->n_prompt_received == q->submit.n_prompt,
+			   "request %u ends without prompt position %u", q->ix, q->n_prompt_received);
 	}
 	sim_note(s, "request %u ends after %u tokens, finish %u, refusal %u", q->ix, q->n_received, finish, refusal);
 	load_close(s, q, SIM_ENDED);

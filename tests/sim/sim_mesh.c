@@ -104,13 +104,24 @@ static void frontend_on_end(void *ctx, void *owner, enum finish finish, uint32_t
 	sim_client_on_end(((struct frontend_ctx *)ctx)->s, owner, finish, refusal, text);
 }
 
+static void frontend_on_prompt_token(void *ctx, void *owner, const struct live_token *t)
+{
+	sim_client_on_prompt_token(((struct frontend_ctx *)ctx)->s, owner, t);
+}
+
+static void frontend_on_embedding(void *ctx, void *owner, struct view values)
+{
+	sim_client_on_embedding(((struct frontend_ctx *)ctx)->s, owner, values);
+}
+
 static struct frontend_ctx frontend_ctxs[SIM_FRONTENDS_MAX];
 
 static void frontend_start(struct sim *s, uint32_t ix)
 {
 	struct sim_frontend *f = &s->frontends[ix];
 	struct lives_config cfg = s->setup.lives;
-	struct lives_out out = {&frontend_ctxs[ix], frontend_send, frontend_on_token, frontend_on_end, NULL, NULL};
+	struct lives_out out = {&frontend_ctxs[ix], frontend_send,	       frontend_on_token,
+				frontend_on_end,    frontend_on_prompt_token, frontend_on_embedding};
 
 	frontend_ctxs[ix] = (struct frontend_ctx){s, ix};
 	cfg.frontend = ix;

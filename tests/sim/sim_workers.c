@@ -27,20 +27,58 @@ static void workers_remove(struct sim *s, struct sim_slot *t)
 	t->n_tokens = t->n_computed = t->n_table = 0;
 }
 
+/* Where a row's lists begin in the joined columns. */
+struct workers_at {
+	uint32_t token, stop, bias, allowed, grammar;
+};
+
+static bool workers_same_u32s(struct view column, uint32_t from, struct view want)
+{
+	for (uint32_t i = 0; i < want.n; i++)
+		if (col_u32(column, from + i) != col_u32(want, i)) return false;
+	return true;
+}
+
+static bool workers_same_lists(const struct msg_step *m, const struct msg_submit *p, const struct workers_at *at)
+{
+	return workers_same_u32s(m->added_stop_ids, at->stop, p->stop_ids) &&
+	       workers_same_u32s(m->added_bias_ids, at->bias, p->bias_ids) &&
+	       workers_same_u32s(m->added_bias_values, at->bias, p->bias_values) &&
+	       workers_same_u32s(m->added_allowed_ids, at->allowed, p->allowed_ids) &&
+	       at->grammar + p->grammar.n <= m->added_grammars.n &&
+	       (!p->grammar.n || memcmp((const char *)m->added_grammars.data + at->grammar, p->grammar.data, p->grammar.n) == 0);
+}
+
+static bool workers_same_numbers(struct sim *s, const struct msg_step *m, uint32_t row, const struct msg_submit *p)
+{
+	uint32_t len_max = min_u32(s->setup.model_len_max, s->workers.n_blocks * SIM_BLOCK);
+
+	return col_u32(m->added_n_prompt, row) == p->n_prompt && col_u32(m->added_n_output_min, row) == p->n_output_min &&
+	       col_f32(m->added_temperature, row) == p->temperature && col_f32(m->added_top_p, row) == p->top_p &&
+	       col_u32(m->added_top_k, row) == p->top_k && col_f32(m->added_min_p, row) == p->min_p &&
+	       col_u32(m->added_choice, row) == p->choice && col_u32(m->added_n_logprobs, row) == p->n_logprobs &&
+	       col_u32(m->added_n_stop, row) == p->stop_ids.n && col_u32(m->added_kind, row) == p->kind &&
+	       col_u32(m->added_n_output_max, row) == min_u32(p->n_output_max, len_max - p->n_prompt) &&
+	       col_f32(m->added_repetition, row) == (p->repetition_penalty > 0 ? p->repetition_penalty : 1) &&
+	       col_f32(m->added_presence, row) == p->presence_penalty &&
+	       col_f32(m->added_frequency, row) == p->frequency_penalty && col_u32(m->added_n_bias, row) == p->bias_ids.n &&
+	       col_u32(m->added_n_allowed, row) == p->allowed_ids.n &&
+	       col_u32(m->added_n_prompt_logprobs, row) == p->n_prompt_logprobs &&
+	       col_u32(m->added_n_grammar, row) == p->grammar.n;
+}
+
+/* The row of a request has what was submitted; *at moves on behind its lists. */
 static void workers_check_params(struct sim *s, const struct msg_step *m, uint32_t row, const struct sim_request *q,
-				 uint32_t stop_ix)
+				 struct workers_at *at)
 {
 	const struct msg_submit *p = &q->submit;
-	bool same = col_u32(m->added_n_prompt, row) == p->n_prompt &&
-		    col_u32(m->added_n_output_min, row) == p->n_output_min &&
-		    col_f32(m->added_temperature, row) == p->temperature && col_f32(m->added_top_p, row) == p->top_p &&
-		    col_u32(m->added_top_k, row) == p->top_k && col_f32(m->added_min_p, row) == p->min_p &&
-		    col_u32(m->added_choice, row) == p->choice && col_u32(m->added_n_logprobs, row) == p->n_logprobs &&
-		    col_u32(m->added_n_stop, row) == p->stop_ids.n;
 
-	for (uint32_t i = 0; same && i < p->stop_ids.n; i++)
-		same = col_u32(m->added_stop_ids, stop_ix + i) == q->stop_ids[i];
-	SIM_EXPECT(s, same, "step %llu adds request %u with other parameters", (unsigned long long)m->number, q->ix);
+	SIM_EXPECT(s, workers_same_numbers(s, m, row, p) && workers_same_lists(m, p, at),
+		   "step %llu adds request %u with other parameters", (unsigned long long)m->number, q->ix);
+	at->stop += p->stop_ids.n;
+	at->bias += p->bias_ids.n;
+	at->allowed += p->allowed_ids.n;
+	at->grammar += p->grammar.n;
 }
 
 static struct sim_slot *workers_slot(struct sim *s, const struct msg_step *m, uint32_t slot)
@@ -51,7 +89,7 @@ static struct sim_slot *workers_slot(struct sim *s, const struct msg_step *m, ui
 
 static void workers_add(struct sim *s, const struct msg_step *m)
 {
-	uint32_t token_ix = 0, stop_ix = 0;
+	struct workers_at at = {0};
 
 	for (uint32_t i = 0; i < m->added.n; i++) {
 		struct sim_slot *t = workers_slot(s, m, col_u32(m->added, i));
@@ -62,11 +100,14 @@ static void workers_add(struct sim *s, const struct msg_step *m)
 			   (unsigned long long)m->number);
 		SIM_EXPECT(s, n >= q->submit.n_prompt && n <= q->submit.n_prompt + q->n_expected,
 			   "request %u is added with %u tokens", q->ix, n);
-		workers_check_params(s, m, i, q, stop_ix);
+		workers_check_params(s, m, i, q, &at);
 		t->request = q;
 		t->fresh = true;
+		t->prompt_from = q->submit.n_prompt_logprobs ? col_u32(m->added_n_prompt_known, i) : q->submit.n_prompt;
+		SIM_EXPECT(s, t->prompt_from >= 1 && t->prompt_from <= q->submit.n_prompt, "request %u: %u known prompt tokens", q->ix,
+			   t->prompt_from);
 		for (uint32_t k = 0; k < n; k++) {
-			uint32_t token = col_u32(m->added_tokens, token_ix++);
+			uint32_t token = col_u32(m->added_tokens, at.token++);
 
 			SIM_EXPECT(
 				s,
@@ -74,9 +115,11 @@ static void workers_add(struct sim *s, const struct msg_step *m)
 				"request %u is added with another token at %u", q->ix, k);
 			workers_set_token(t, token);
 		}
-		stop_ix += col_u32(m->added_n_stop, i);
 	}
-	SIM_EXPECT(s, token_ix == m->added_tokens.n && stop_ix == m->added_stop_ids.n, "the joined columns are longer");
+	SIM_EXPECT(s,
+		   at.token == m->added_tokens.n && at.stop == m->added_stop_ids.n && at.bias == m->added_bias_ids.n &&
+			   at.bias == m->added_bias_values.n && at.allowed == m->added_allowed_ids.n && at.grammar == m->added_grammars.n,
+		   "the joined columns are longer");
 }
 
 static void workers_grow(struct sim *s, const struct msg_step *m)
@@ -130,6 +173,7 @@ static void workers_check_row(struct sim *s, const struct msg_step *m, uint32_t 
 			   q->ix, p);
 	}
 	if (t->fresh && start > 0) s->counts->prefix_hit++;
+	SIM_EXPECT(s, !t->fresh || start == 0 || q->submit.kind != REQUEST_POOL_MEAN, "request %u: a mean without its beginning", q->ix);
 	t->fresh = false;
 }
 
@@ -155,63 +199,144 @@ static void workers_write_row(struct sim *s, const struct msg_step *m, uint32_t 
 	s->workers.kills |= t->request->poison;
 }
 
-/* The answer of rank 0. */
-struct workers_reply {
-	uint32_t *slots, *tokens, *n_top, *ranks, *top_ids;
-	float *top_logprobs;
+/* Token, rank and log-probabilities of rows. */
+struct workers_tops {
+	uint32_t *n_top, *ranks, *ids;
+	float *logprobs;
 	uint32_t n, n_entries;
 };
+
+/* The answer of rank 0. */
+struct workers_reply {
+	uint32_t *slots, *tokens, n, *prompt_slots, *prompt_starts, *n_prompt, n_prompt_rows, *pooled_slots, n_pooled;
+	struct workers_tops drawn, prompt;
+	float *pooled;
+};
+
+static void workers_tops_init(struct workers_tops *t, uint32_t n)
+{
+	*t = (struct workers_tops){.n_top = mem_array(uint32_t, n),
+				   .ranks = mem_array(uint32_t, n),
+				   .ids = mem_array(uint32_t, (size_t)n * (LIMIT_TOP_LOGPROBS + 1)),
+				   .logprobs = mem_array(float, (size_t)n * (LIMIT_TOP_LOGPROBS + 1))};
+}
+
+static void workers_tops_release(struct workers_tops *t)
+{
+	free(t->n_top);
+	free(t->ranks);
+	free(t->ids);
+	free(t->logprobs);
+}
 
 static void workers_sample_row(struct sim *s, const struct msg_step *m, uint32_t row, struct workers_reply *r)
 {
 	struct sim_slot *t = &s->workers.slots[col_u32(m->run, row)];
 	struct sim_request *q = t->request;
+	struct workers_tops *d = &r->drawn;
 	uint64_t hash = t->hashes[t->n_tokens - 1];
 	uint32_t position = t->n_tokens - q->submit.n_prompt, token = sim_model_token(q, hash, position);
 
 	/* A stop id may be seen a step late; these limits are known before. */
 	SIM_EXPECT(s, position < q->submit.n_output_max && t->n_tokens < s->setup.model_len_max,
 		   "request %u: draws token %u of %u", q->ix, position, q->submit.n_output_max);
+	SIM_EXPECT(s, t->prompt_from == q->submit.n_prompt, "request %u: draws before prompt position %u", q->ix, t->prompt_from);
 	r->slots[r->n] = col_u32(m->run, row);
-	r->tokens[r->n] = token;
-	r->n_top[r->n] = q->submit.n_logprobs;
-	sim_model_top(q, hash, token, &r->ranks[r->n], r->top_ids + r->n_entries, r->top_logprobs + r->n_entries);
-	r->n_entries += r->n_top[r->n++];
-	workers_set_token(t, token == UINT32_MAX ? 0 : token);
+	r->tokens[r->n++] = token;
+	d->n_top[d->n] = q->submit.n_logprobs;
+	sim_model_top(q, hash, token, &d->ranks[d->n], d->ids + d->n_entries, d->logprobs + d->n_entries);
+	d->n_entries += d->n_top[d->n++];
+	workers_set_token(t, token >= TOKEN_FAILED ? 0 : token);
 	q->sampled = true;
+}
+
+static void workers_pool_row(struct sim *s, const struct msg_step *m, uint32_t row, struct workers_reply *r)
+{
+	struct sim_slot *t = &s->workers.slots[col_u32(m->run, row)];
+
+	for (uint32_t i = 0; i < SIM_DIM; i++)
+		r->pooled[r->n_pooled * SIM_DIM + i] = sim_model_pooled(t->request, t->hashes[t->n_tokens - 1], i);
+	r->pooled_slots[r->n_pooled++] = col_u32(m->run, row);
+}
+
+/* Log-probabilities of the prompt positions behind the tokens that have run, without a hole. */
+static void workers_prompt_row(struct sim *s, const struct msg_step *m, uint32_t row, struct workers_reply *r)
+{
+	struct sim_slot *t = &s->workers.slots[col_u32(m->run, row)];
+	struct sim_request *q = t->request;
+	uint32_t start = col_u32(m->run_start, row), end = min_u32(start + col_u32(m->run_n, row) + 1, q->submit.n_prompt);
+	uint32_t from = t->prompt_from;
+	struct workers_tops *d = &r->prompt;
+
+	if (from >= end) return;
+	SIM_EXPECT(s, from > start, "request %u: prompt position %u was not computed", q->ix, from);
+	r->prompt_slots[r->n_prompt_rows] = col_u32(m->run, row);
+	r->prompt_starts[r->n_prompt_rows] = from;
+	r->n_prompt[r->n_prompt_rows++] = end - from;
+	for (; t->prompt_from < end; t->prompt_from++, d->n++) {
+		d->n_top[d->n] = q->submit.n_prompt_logprobs;
+		sim_model_prompt_top(q, t->hashes[t->prompt_from - 1], t->prompt_from, &d->ranks[d->n], d->ids + d->n_entries,
+				     d->logprobs + d->n_entries);
+		d->n_entries += d->n_top[d->n];
+	}
+}
+
+static void workers_reply_pack(struct sim *s, const struct msg_step *m, const struct workers_reply *r)
+{
+	struct msg out = {.type = MSG_step_result};
+
+	out.step_result = (struct msg_step_result){.epoch = m->epoch,
+						   .number = m->number,
+						   .slots = view_of(r->slots, r->n),
+						   .tokens = view_of(r->tokens, r->n),
+						   .n_top = view_of(r->drawn.n_top, r->drawn.n),
+						   .ranks = view_of(r->drawn.ranks, r->drawn.n),
+						   .top_ids = view_of(r->drawn.ids, r->drawn.n_entries),
+						   .top_logprobs = view_of(r->drawn.logprobs, r->drawn.n_entries),
+						   .prompt_slots = view_of(r->prompt_slots, r->n_prompt_rows),
+						   .prompt_starts = view_of(r->prompt_starts, r->n_prompt_rows),
+						   .n_prompt_tokens = view_of(r->n_prompt, r->n_prompt_rows),
+						   .prompt_n_top = view_of(r->prompt.n_top, r->prompt.n),
+						   .prompt_ranks = view_of(r->prompt.ranks, r->prompt.n),
+						   .prompt_top_ids = view_of(r->prompt.ids, r->prompt.n_entries),
+						   .prompt_top_logprobs = view_of(r->prompt.logprobs, r->prompt.n_entries),
+						   .pooled_slots = view_of(r->pooled_slots, r->n_pooled),
+						   .pooled = view_of(r->pooled, (size_t)r->n_pooled * SIM_DIM)};
+	strbuf_init(&s->workers.reply, LIMIT_REPLY_RING_BYTES);
+	SIM_EXPECT(s, msg_pack(&out, &s->workers.reply) == ST_OK, "a result does not pack");
 }
 
 static void workers_reply(struct sim *s, const struct msg_step *m)
 {
 	uint32_t n = m->run.n;
-	struct workers_reply r = {
-		.slots = mem_array(uint32_t, n),
-		.tokens = mem_array(uint32_t, n),
-		.n_top = mem_array(uint32_t, n),
-		.ranks = mem_array(uint32_t, n),
-		.top_ids = mem_array(uint32_t, n * (LIMIT_TOP_LOGPROBS + 1)),
-		.top_logprobs = mem_array(float, n *(LIMIT_TOP_LOGPROBS + 1)),
-	};
-	struct msg out = {.type = MSG_step_result};
+	struct workers_reply r = {.slots = mem_array(uint32_t, n),
+				  .tokens = mem_array(uint32_t, n),
+				  .prompt_slots = mem_array(uint32_t, n),
+				  .prompt_starts = mem_array(uint32_t, n),
+				  .n_prompt = mem_array(uint32_t, n),
+				  .pooled_slots = mem_array(uint32_t, n),
+				  .pooled = mem_array(float, (size_t)n * SIM_DIM)};
 
-	for (uint32_t i = 0; i < n; i++)
-		if (col_u32(m->run_sample, i)) workers_sample_row(s, m, i, &r);
-	out.step_result.epoch = m->epoch;
-	out.step_result.number = m->number;
-	out.step_result.slots = view_of(r.slots, r.n);
-	out.step_result.tokens = view_of(r.tokens, r.n);
-	out.step_result.n_top = view_of(r.n_top, r.n);
-	out.step_result.ranks = view_of(r.ranks, r.n);
-	out.step_result.top_ids = view_of(r.top_ids, r.n_entries);
-	out.step_result.top_logprobs = view_of(r.top_logprobs, r.n_entries);
-	strbuf_init(&s->workers.reply, LIMIT_REPLY_RING_BYTES);
-	SIM_EXPECT(s, msg_pack(&out, &s->workers.reply) == ST_OK, "a result does not pack");
+	workers_tops_init(&r.drawn, n);
+	workers_tops_init(&r.prompt, s->setup.core.batched_tokens_max);
+	for (uint32_t i = 0; i < n; i++) {
+		workers_prompt_row(s, m, i, &r);
+		if (!col_u32(m->run_sample, i)) continue;
+		if (s->workers.slots[col_u32(m->run, i)].request->submit.kind == REQUEST_GENERATE)
+			workers_sample_row(s, m, i, &r);
+		else
+			workers_pool_row(s, m, i, &r);
+	}
+	workers_reply_pack(s, m, &r);
 	free(r.slots);
 	free(r.tokens);
-	free(r.n_top);
-	free(r.ranks);
-	free(r.top_ids);
-	free(r.top_logprobs);
+	free(r.prompt_slots);
+	free(r.prompt_starts);
+	free(r.n_prompt);
+	free(r.pooled_slots);
+	free(r.pooled);
+	workers_tops_release(&r.drawn);
+	workers_tops_release(&r.prompt);
 }
 
 static uint32_t workers_run(struct sim *s, const struct msg_step *m)
