@@ -237,7 +237,7 @@ static bool read_instructions(struct chatbody *c, const json_t *body)
 	json_t *text = json_object_get(body, "instructions");
 
 	if (!text || json_is_null(text)) return true;
-	if (!json_is_string(text)) return apierr_set(c->e, 400, "instructions", "`instructions` must be a string.");
+	if (!params_is_text(text)) return params_wrong(c->e, "instructions", "a string");
 	chatbody_say(c, "system", json_incref(text));
 	return true;
 }

@@ -1,6 +1,8 @@
 /* chatbody.c - see chatbody.h. */
 #include "frontend/chatbody.h"
 
+#include "frontend/params.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -166,7 +168,7 @@ static json_t *read_part(const json_t *part, const char *const *types, const cha
 	}
 	for (i = 0; types[i]; i++) {
 		if (strcmp(type, types[i]) != 0) continue;
-		text = chatbody_string(part, "text", where, e);
+		text = chatbody_string(part, strcmp(type, "refusal") == 0 ? "refusal" : "text", where, e);
 		return text ? chatbody_part(text) : NULL;
 	}
 	(void)apierr_set(e, 400, where, "`%s` of type `%.64s` is not supported here: `type` must be `%s`.", where, type, types[0]);
@@ -179,7 +181,7 @@ json_t *chatbody_texts(json_t *content, const char *const *types, const char *wh
 	json_t *parts, *part;
 	size_t i;
 
-	if (json_is_string(content)) return json_incref(content);
+	if (params_is_text(content)) return json_incref(content);
 	if (json_array_size(content) == 0) {
 		(void)apierr_set(e, 400, where, "`%s` must be a string or a list of parts, not empty.", where);
 		return NULL;
@@ -212,7 +214,7 @@ json_t *chatbody_string(const json_t *object, const char *name, const char *wher
 	json_t *j = json_object_get(object, name);
 	char at[CHATBODY_WHERE_MAX];
 
-	if (json_is_string(j)) return j;
+	if (params_is_text(j)) return j;
 	chatbody_at(at, where, name);
 	(void)apierr_set(e, 400, at, "`%s` must be a string.", at);
 	return NULL;

@@ -30,7 +30,7 @@ void chatbody_set(struct chatbody *c, const char *name, json_t *value);
 void chatbody_say(struct chatbody *c, const char *role, json_t *content);
 void chatbody_assistant(struct chatbody *c, json_t *content);
 void chatbody_reasoning(struct chatbody *c, json_t *text);
-/* A call of the assistant's turn; arguments: a string of JSON. id and name are shared. */
+/* A call of the assistant's turn; arguments: an object, or a string that holds one. id and name are shared. */
 void chatbody_call(struct chatbody *c, json_t *id, json_t *name, json_t *arguments);
 void chatbody_result(struct chatbody *c, json_t *id, json_t *content);
 
@@ -42,8 +42,8 @@ void chatbody_kwarg(struct chatbody *c, const char *name, json_t *value);
 /* One function for `tools`, from its parts, of which all but the name may be NULL; they are shared. */
 json_t *chatbody_tool(json_t *name, json_t *description, json_t *parameters, json_t *strict);
 
-/* A content of texts: a string, or a list of {"type": one of types, "text"} (types ends with a NULL). A new reference, or NULL and
- * e set. where: the content's place in the request. */
+/* A content of texts: a string, or a list of {"type": one of types, "text"} (types ends with a NULL; a refusal's text is under
+ * "refusal"). A new reference, or NULL and e set. where: the content's place in the request. */
 json_t *chatbody_texts(json_t *content, const char *const *types, const char *where, struct apierr *e);
 /* The list of chat's parts that was gathered, as short as it can be said: one part is just its text. Takes it. */
 json_t *chatbody_join(json_t *parts);

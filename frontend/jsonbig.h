@@ -7,6 +7,7 @@
 #define SLUICE_JSONBIG_H
 
 #include "common/base.h"
+#include "common/strbuf.h"
 
 #include <jansson.h>
 
@@ -19,5 +20,8 @@ json_t *jsonbig_load(const char *text, size_t len, size_t flags, json_error_t *e
 
 /* Whether it stands for such an integer. */
 bool jsonbig_is(const json_t *j);
+
+/* Appends it as compact JSON, such integers as the numbers they were. */
+void jsonbig_dump(const json_t *j, struct strbuf *out);
 
 #endif

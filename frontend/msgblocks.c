@@ -5,6 +5,8 @@
  * their type. A conversation that ends with the assistant is a beginning of the answer, to be continued. */
 #include "frontend/msgblocks.h"
 
+#include "frontend/params.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -88,15 +90,13 @@ static bool read_user(struct chatbody *c, const json_t *content, const char *whe
 static bool read_tool_use(struct chatbody *c, const json_t *block, const char *where)
 {
 	json_t *id = chatbody_string(block, "id", where, c->e), *name = chatbody_string(block, "name", where, c->e);
-	const json_t *input = json_object_get(block, "input");
-	char at[CHATBODY_WHERE_MAX], *text;
+	json_t *input = json_object_get(block, "input");
+	char at[CHATBODY_WHERE_MAX];
 
 	if (!id || !name) return false;
 	chatbody_at(at, where, "input");
 	if (!json_is_object(input)) return apierr_set(c->e, 400, at, "`%s` must be an object.", at);
-	text = json_dumps(input, JSON_COMPACT);
-	chatbody_call(c, id, name, json_string(text));
-	free(text);
+	chatbody_call(c, id, name, json_incref(input));
 	return true;
 }
 
@@ -149,7 +149,7 @@ static bool read_turn(struct chatbody *c, const json_t *m, size_t ix)
 	snprintf(at, sizeof(at), "messages[%zu].role", ix);
 	if (!is_user && !is_assistant && !is_system) return apierr_set(c->e, 400, at, "`%s` must be `user` or `assistant`.", at);
 	snprintf(at, sizeof(at), "messages[%zu].content", ix);
-	if (!json_is_string(content) && json_array_size(content) == 0)
+	if (!params_is_text(content) && json_array_size(content) == 0)
 		return apierr_set(c->e, 400, at, "`%s` must be a string or a list of blocks, not empty.", at);
 	c->turn = NULL; /* two turns of the assistant in a row stay two */
 	if (is_system) {
@@ -157,7 +157,7 @@ static bool read_turn(struct chatbody *c, const json_t *m, size_t ix)
 		if (content) chatbody_say(c, role, content);
 		return content != NULL;
 	}
-	if (!json_is_string(content)) return is_user ? read_user(c, content, at) : read_assistant(c, content, at);
+	if (!params_is_text(content)) return is_user ? read_user(c, content, at) : read_assistant(c, content, at);
 	if (is_user) chatbody_say(c, role, json_incref(content));
 	else chatbody_assistant(c, json_incref(content));
 	return true;

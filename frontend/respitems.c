@@ -4,6 +4,7 @@
 #include "frontend/respitems.h"
 
 #include "common/strbuf.h"
+#include "frontend/params.h"
 
 #include <string.h>
 
@@ -12,7 +13,7 @@
 static void read_message(struct chatbody *c, const json_t *item, const char *where)
 {
 	static const char *const roles[] = {"user", "assistant", "system", "developer"};
-	static const char *const types[] = {"input_text", "output_text", "text", NULL};
+	static const char *const types[] = {"input_text", "output_text", "text", "refusal", NULL};
 	const char *role = json_string_value(json_object_get(item, "role"));
 	char at[CHATBODY_WHERE_MAX];
 	json_t *content;
@@ -63,7 +64,7 @@ static void read_reasoning(struct chatbody *c, const json_t *item, const char *w
 	strbuf_init(&all, RESPITEMS_REASONING_MAX);
 	for (i = 0; i < json_array_size(content); i++) {
 		text = json_object_get(json_array_get(content, i), "text");
-		if (json_is_string(text)) strbuf_append(&all, json_string_value(text), json_string_length(text));
+		if (params_is_text(text)) strbuf_append(&all, json_string_value(text), json_string_length(text));
 	}
 	if (all.len) chatbody_reasoning(c, json_stringn(all.data, all.len));
 	strbuf_release(&all);
@@ -104,7 +105,7 @@ bool respitems_read(struct chatbody *c, json_t *input)
 	char where[CHATBODY_WHERE_MAX];
 	size_t i;
 
-	if (json_is_string(input)) {
+	if (params_is_text(input)) {
 		chatbody_say(c, "user", json_incref(input));
 		return true;
 	}

@@ -4,17 +4,12 @@
  * is written as if the request did not have it. */
 #include "frontend/respobject.h"
 
+#include "frontend/jsonbig.h"
 #include "frontend/jsonout.h"
 
 #include <string.h>
 
 #define RESPOBJECT_ECHO_MAX (256 * KIB) /* instructions and tools of agents are some tens of KiB */
-
-static int on_dumped(const char *data, size_t len, void *to)
-{
-	strbuf_append(to, data, len);
-	return 0;
-}
 
 void respobject_echo(const json_t *request, struct strbuf *out)
 {
@@ -45,7 +40,7 @@ void respobject_echo(const json_t *request, struct strbuf *out)
 	for (i = 0; i < ARRAY_LEN(members); i++) {
 		j = json_object_get(request, members[i].name);
 		strbuf_reset(&value);
-		if (j && !json_is_null(j)) json_dump_callback(j, on_dumped, &value, JSON_COMPACT | JSON_ENCODE_ANY);
+		if (j && !json_is_null(j)) jsonbig_dump(j, &value);
 		strbuf_printf(out, ",\"%s\":", members[i].name);
 		if (value.len == 0 || value.overflow) strbuf_puts(out, members[i].absent);
 		else strbuf_append(out, value.data, value.len);

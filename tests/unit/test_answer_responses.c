@@ -1,5 +1,8 @@
 /* test_answer_responses.c - the bytes of answers in the shape of the Responses API: events in order, items, the response object. */
+#include "common/status.h"
 #include "frontend/answer.h"
+#include "frontend/jsonread.h"
+#include "frontend/respobject.h"
 #include "tests/support/shapetest.h"
 #include "tests/support/translation.h"
 
@@ -208,6 +211,26 @@ static void test_echo(void **state)
 	json_decref(want);
 }
 
+/* What jansson cannot hold comes out as it went in; a text that only looks like it stays a text. */
+static void test_echo_of_large_numbers(void **state)
+{
+	static const char request[] = "{\"tools\":[{\"a\":123456789012345678901234567890,\"b\":[-99999999999999999999,true,null,1.5,\"\\\"x\"]}],"
+				      "\"user\":\"\\u0000int:1,2\",\"safety_identifier\":\"\\u0000int:12\"}";
+	struct errbuf err = {{0}};
+	struct shapetest t;
+	json_t *body;
+
+	assert_int_equal(jsonread(&body, request, strlen(request), &err), ST_OK);
+	shapetest_init(&t, &ANSWER_RESPONSES, false, -1, NULL);
+	strbuf_reset(&t.out);
+	respobject_echo(body, &t.out);
+	if (!strstr(t.out.data, "\"tools\":[{\"a\":123456789012345678901234567890,\"b\":[-99999999999999999999,true,null,1.5,\"\\\"x\"]}]") ||
+	    !strstr(t.out.data, "\"user\":\"\\u0000int:1,2\"") || !strstr(t.out.data, "\"safety_identifier\":\"\\u0000int:12\""))
+		fail_msg("%s", t.out.data);
+	json_decref(body);
+	shapetest_release(&t);
+}
+
 static void test_long_echo(void **state)
 {
 	static char request[300 * 1024];
@@ -229,7 +252,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stream_of_text), cmocka_unit_test(test_stream_of_thoughts_and_calls), cmocka_unit_test(test_cut_stream),
 		cmocka_unit_test(test_failed_stream), cmocka_unit_test(test_logprobs), cmocka_unit_test(test_documents),
-		cmocka_unit_test(test_echo), cmocka_unit_test(test_long_echo),
+		cmocka_unit_test(test_echo), cmocka_unit_test(test_echo_of_large_numbers), cmocka_unit_test(test_long_echo),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

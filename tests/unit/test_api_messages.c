@@ -76,14 +76,14 @@ static void test_turns(void **state)
 		 "{'role':'user','content':[{'type':'tool_result','tool_use_id':'t1','content':'one'},"
 		 "{'type':'tool_result','tool_use_id':'t2','content':[{'type':'text','text':'two'}],'is_error':true},{'type':'text','text':'and?'}]}]}",
 		 "{'max_tokens':5,'messages':[" ASK ",{'role':'assistant','content':'I look','reasoning_content':'hm','tool_calls':["
-		 "{'id':'t1','type':'function','function':{'name':'f','arguments':'{\\u0022x\\u0022:[1,\\u0022\\u00e4\\u0022]}'}},"
-		 "{'id':'t2','type':'function','function':{'name':'g','arguments':'{}'}}]},"
+		 "{'id':'t1','type':'function','function':{'name':'f','arguments':{'x':[1,'\\u00e4']}}},"
+		 "{'id':'t2','type':'function','function':{'name':'g','arguments':{}}}]},"
 		 "{'role':'tool','tool_call_id':'t1','content':'one'},{'role':'tool','tool_call_id':'t2','content':'two'},"
 		 "{'role':'user','content':'and?'}]}", NULL, NULL},
 		{"{'max_tokens':5,'messages':[" ASK ",{'role':'assistant','content':[{'type':'redacted_thinking','data':'x'},"
 		 "{'type':'tool_use','id':'t1','name':'f','input':{}}]},{'role':'user','content':[{'type':'tool_result','tool_use_id':'t1'}]}]}",
 		 "{'max_tokens':5,'messages':[" ASK ",{'role':'assistant','content':null,'tool_calls':["
-		 "{'id':'t1','type':'function','function':{'name':'f','arguments':'{}'}}]},{'role':'tool','tool_call_id':'t1','content':''}]}", NULL, NULL},
+		 "{'id':'t1','type':'function','function':{'name':'f','arguments':{}}}]},{'role':'tool','tool_call_id':'t1','content':''}]}", NULL, NULL},
 		/* The answer's beginning, put into its mouth; a turn of calls is none. */
 		{"{'max_tokens':5,'messages':[" ASK ",{'role':'assistant','content':'It is'}]}",
 		 "{'max_tokens':5,'messages':[" ASK ",{'role':'assistant','content':'It is'}],'continue_final_message':true,'add_generation_prompt':false}",
@@ -91,7 +91,7 @@ static void test_turns(void **state)
 		{"{'max_tokens':5,'messages':[" ASK ",{'role':'assistant','content':[{'type':'text','text':'a'}]},"
 		 "{'role':'assistant','content':[{'type':'text','text':'b'},{'type':'tool_use','id':'t','name':'f','input':{}}]}]}",
 		 "{'max_tokens':5,'messages':[" ASK ",{'role':'assistant','content':'a'},{'role':'assistant','content':'b','tool_calls':["
-		 "{'id':'t','type':'function','function':{'name':'f','arguments':'{}'}}]}]}", NULL, NULL},
+		 "{'id':'t','type':'function','function':{'name':'f','arguments':{}}}]}]}", NULL, NULL},
 		{"{'max_tokens':5,'messages':[{'role':'user','content':[{'type':'text','text':'a'},{'type':'text','text':'b'}]},"
 		 "{'role':'system','content':'now'}]}",
 		 "{'max_tokens':5,'messages':[{'role':'user','content':[{'type':'text','text':'a'},{'type':'text','text':'b'}]},"
