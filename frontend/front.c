@@ -37,6 +37,7 @@ struct front {
 	struct api api;
 	struct conn_host host;
 	struct tcp *tcp;
+	struct tls_context *tls; /* NULL: plain HTTP */
 	struct lane_link *lane;
 	struct lives *lives;
 	struct tokenizer *tokenizer;
@@ -99,10 +100,34 @@ static void front_drain(struct front *f, uint64_t timeout_ns)
 	tcp_drain(f->tcp);
 }
 
+static int front_load_tls(struct front *f, struct errbuf *err)
+{
+	const struct config *c = &f->boot->config;
+
+	return c->ssl_certfile[0] ? tls_context_new(&f->tls, c->ssl_certfile, c->ssl_keyfile, err) : ST_OK;
+}
+
+/* Connections that are open keep the certificate that they have been shown. */
+static void front_reload_tls(struct front *f)
+{
+	struct tls_context *old = f->tls;
+	struct errbuf err = {{0}};
+
+	if (!old) return;
+	if (front_load_tls(f, &err) != ST_OK) {
+		log_error("SIGHUP: %s; the certificate stays as it is", err.text);
+		return;
+	}
+	tcp_use_tls(f->tcp, f->tls);
+	tls_context_free(old);
+	log_info("SIGHUP: %s is shown from now on", f->boot->config.ssl_certfile);
+}
+
 /* The operator has changed files. Requests that have come in already keep their answer. */
 static void front_keys(struct front *f, const struct msg_keys *m)
 {
 	if (apikeys_set(&f->boot->keys, m->api_keys.data, m->api_keys.n) != ST_OK) log_error("the new API keys could not be read");
+	front_reload_tls(f);
 }
 
 static void on_control(uv_poll_t *p, int status, int events)
@@ -203,7 +228,8 @@ static int front_load(struct front *f, struct errbuf *err)
 	int rc;
 
 	page_state(f->api.slot, PAGE_LOADING);
-	rc = gguf_open(&g, f->boot->config.model, err);
+	rc = front_load_tls(f, err); /* first: it is checked in no time */
+	if (rc == ST_OK) rc = gguf_open(&g, f->boot->config.model, err);
 	if (rc == ST_OK) rc = tokenizer_from_gguf(&f->tokenizer, g, err);
 	if (rc == ST_OK) rc = chat_from_gguf(&f->chat, g, f->tokenizer, err);
 	if (rc == ST_OK && !chat_has_template(f->chat)) log_warning("the model has no chat template: /v1/chat/completions will be refused");
@@ -276,7 +302,9 @@ static int front_open(struct front *f, struct errbuf *err)
 	rc = lane_open(&f->lane, f->boot, &f->loop, &events, err);
 	if (rc != ST_OK) return rc;
 	lives_on_epoch(f->lives, f->boot->epoch, clock_now_ns());
-	return tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, front_connections(&f->boot->config), FRONT_TICK_MS, err);
+	rc = tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, front_connections(&f->boot->config), FRONT_TICK_MS, err);
+	if (rc == ST_OK) tcp_use_tls(f->tcp, f->tls);
+	return rc;
 }
 
 static void front_handles(struct front *f)
@@ -302,6 +330,7 @@ static void front_close(struct front *f)
 	api_release(&f->api);
 	lives_free(f->lives);
 	lane_free(f->lane);
+	tls_context_free(f->tls);
 	chat_free(f->chat);
 	tokenizer_free(f->tokenizer);
 }
@@ -322,6 +351,7 @@ int front_run(struct boot *boot)
 		boot_send_failed(EXIT_FAILED, err.text);
 		chat_free(f->chat);
 		tokenizer_free(f->tokenizer);
+		tls_context_free(f->tls);
 		free(f);
 		return EXIT_FAILED;
 	}

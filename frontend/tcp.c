@@ -3,6 +3,9 @@
  * Life of a connection: accepted, then on `conns`; each event puts it on `dirty`, too; tcp_flush() empties that list. When conn.c says
  * that it is dead, its handle is closed, and the close callback frees it. One handle each, so nothing else outlives it.
  *
+ * With TLS, what conn.c wants to send is sealed a piece at a time, and counts as sent when its ciphertext is: so limits and timeouts
+ * see the client, not our own buffers. A handshake is bounded like the silence before a first request (conn.h).
+ *
  * libuv's own accept loop closes connections without a word when descriptors run out; so the listening socket is polled, and
  * accept4() is called here. */
 #include "frontend/tcp.h"
@@ -14,8 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,11 +25,13 @@
 
 #define TCP_PAUSE_MS 100
 #define TCP_ACCEPTS_MAX 64 /* a pass: existing connections are not starved by a flood */
+#define TCP_SEAL_MAX (64 * KIB) /* plain text that is sealed at once */
 #define TCP_BACKLOG 4096   /* the kernel cuts it to net.core.somaxconn */
 
 struct tcp {
 	uv_loop_t *loop;
 	struct conn_host *host;
+	struct tls_context *tls_context; /* of new connections; NULL: plain */
 	uv_poll_t listener;
 	uv_timer_t tick;
 	uv_timer_t pause; /* accepting again */
@@ -39,14 +43,26 @@ struct tcp {
 	struct list conns, dirty;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
-	char read_buf[CONN_READ_BYTES]; /* one for all: a read is used up before the next */
+	bool is_unix;
+	char read_buf[CONN_READ_BYTES];  /* one for all: a read is used up before the next */
+	char plain_buf[TLS_RECORD_MAX];  /* likewise */
 };
+
+/* With TLS at most so many bytes at once: what an incomplete record held back comes with them. */
+#define TCP_READ_SEALED (CONN_READ_BYTES - TLS_RECORD_MAX)
 
 struct tcp_conn {
 	struct tcp *tcp;
-	uv_tcp_t handle;
+	union {
+		uv_handle_t any;
+		uv_stream_t stream;
+		uv_tcp_t tcp;
+		uv_pipe_t pipe;
+	} handle;
 	uv_write_t write;
 	struct conn *conn;
+	struct tls *tls;   /* NULL: plain */
+	size_t sealed;     /* plain text whose ciphertext is being sent */
 	struct list_link in_conns, in_dirty;
 	bool is_reading, is_writing, is_closing;
 	size_t write_len;  /* of the write under way */
@@ -80,24 +96,64 @@ static void on_conn_closed(uv_handle_t *h)
 	struct tcp *t = tc->tcp;
 
 	list_remove(&t->conns, &tc->in_conns);
+	tls_free(tc->tls);
 	conn_free(tc->conn);
 	free(tc);
 	tcp_maybe_closed(t);
 }
 
+/* The alert or the end that TLS owes its peer, if the kernel takes it at once. */
+static void say_end(struct tcp_conn *tc)
+{
+	const char *data;
+	uv_buf_t buf;
+	size_t len;
+
+	tls_end(tc->tls);
+	if (tc->is_writing || (len = tls_output(tc->tls, &data)) == 0) return;
+	buf = uv_buf_init((char *)data, (unsigned)len);
+	uv_try_write(&tc->handle.stream, &buf, 1);
+}
+
 static void conn_shut(struct tcp_conn *tc)
 {
 	if (tc->is_closing) return;
+	if (tc->tls) say_end(tc);
 	tc->is_closing = true;
 	if (list_is_linked(&tc->in_dirty)) list_remove(&tc->tcp->dirty, &tc->in_dirty);
-	uv_close((uv_handle_t *)&tc->handle, on_conn_closed);
+	uv_close(&tc->handle.any, on_conn_closed);
 }
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
 	struct tcp_conn *tc = h->data;
 
-	*buf = uv_buf_init(tc->tcp->read_buf, sizeof(tc->tcp->read_buf));
+	*buf = uv_buf_init(tc->tcp->read_buf, tc->tls ? TCP_READ_SEALED : sizeof(tc->tcp->read_buf));
+}
+
+/* Somebody who does not know that this is HTTPS; he can only read a plain answer. */
+static void answer_plain(struct tcp_conn *tc)
+{
+	static char answer[] = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 43\r\n\r\n"
+			       "This port speaks HTTPS: use an https:// URL";
+	uv_buf_t buf = uv_buf_init(answer, sizeof(answer) - 1);
+
+	uv_try_write(&tc->handle.stream, &buf, 1);
+}
+
+static void unseal(struct tcp_conn *tc, const char *data, size_t len, uint64_t now)
+{
+	enum tls_result rc;
+	size_t n;
+
+	tls_receive(tc->tls, data, len);
+	while ((rc = tls_read(tc->tls, tc->tcp->plain_buf, sizeof(tc->tcp->plain_buf), &n)) == TLS_DATA)
+		conn_input(tc->conn, tc->tcp->plain_buf, n, now);
+	if (rc == TLS_END) conn_eof(tc->conn, now);
+	if (rc != TLS_FAILED) return;
+	log_debug("a TLS connection failed: %s", tls_why(tc->tls));
+	if (tls_was_http(tc->tls)) answer_plain(tc);
+	conn_lost(tc->conn);
 }
 
 static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
@@ -105,7 +161,8 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
 	struct tcp_conn *tc = s->data;
 
 	if (tc->is_closing || n == 0) return;
-	if (n > 0) conn_input(tc->conn, buf->base, (size_t)n, clock_now_ns());
+	if (n > 0 && tc->tls) unseal(tc, buf->base, (size_t)n, clock_now_ns());
+	else if (n > 0) conn_input(tc->conn, buf->base, (size_t)n, clock_now_ns());
 	else if (n == UV_EOF) conn_eof(tc->conn, clock_now_ns());
 	else conn_lost(tc->conn);
 	on_dirty(tc);
@@ -116,6 +173,36 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
 	}
 }
 
+/* What the kernel gets next. */
+static size_t wire_output(struct tcp_conn *tc, const char **data, uint64_t now)
+{
+	size_t len;
+
+	if (!tc->tls) return conn_output(tc->conn, data);
+	len = tls_output(tc->tls, data);
+	if (len > 0) return len;
+	if (tc->sealed > 0) conn_sent(tc->conn, tc->sealed, now);
+	tc->sealed = 0;
+	len = min_size(conn_output(tc->conn, data), TCP_SEAL_MAX);
+	if (len == 0) return 0;
+	if (!tls_write(tc->tls, *data, len)) {
+		conn_lost(tc->conn);
+		return 0;
+	}
+	tc->sealed = len;
+	return tls_output(tc->tls, data);
+}
+
+static void wire_sent(struct tcp_conn *tc, size_t n, uint64_t now)
+{
+	if (!tc->tls) {
+		conn_sent(tc->conn, n, now);
+		return;
+	}
+	tls_sent(tc->tls, n);
+	conn_progress(tc->conn, now);
+}
+
 static void on_written(uv_write_t *w, int status)
 {
 	struct tcp_conn *tc = w->data;
@@ -123,7 +210,7 @@ static void on_written(uv_write_t *w, int status)
 	tc->is_writing = false;
 	if (tc->is_closing) return;
 	if (status < 0) conn_lost(tc->conn);
-	else conn_sent(tc->conn, tc->write_len, clock_now_ns());
+	else wire_sent(tc, tc->write_len, clock_now_ns());
 	on_dirty(tc);
 }
 
@@ -135,41 +222,52 @@ static void conn_write(struct tcp_conn *tc, uint64_t now)
 	uv_buf_t buf;
 	int rc;
 
-	while (!tc->is_writing && !conn_is_dead(tc->conn) && (len = conn_output(tc->conn, &data)) > 0) {
+	while (!tc->is_writing && !conn_is_dead(tc->conn) && (len = wire_output(tc, &data, now)) > 0) {
 		buf = uv_buf_init((char *)data, (unsigned)min_size(len, 16 * MIB));
-		rc = uv_try_write((uv_stream_t *)&tc->handle, &buf, 1);
+		rc = uv_try_write(&tc->handle.stream, &buf, 1);
 		if (rc > 0) {
-			conn_sent(tc->conn, (size_t)rc, now);
+			wire_sent(tc, (size_t)rc, now);
 			continue;
 		}
-		if (rc == UV_EAGAIN) rc = uv_write(&tc->write, (uv_stream_t *)&tc->handle, &buf, 1, on_written);
+		if (rc == UV_EAGAIN) rc = uv_write(&tc->write, &tc->handle.stream, &buf, 1, on_written);
 		if (rc < 0) {
 			conn_lost(tc->conn);
 			return;
 		}
 		tc->is_writing = true;
 		tc->write_len = buf.len;
-		tc->queue_seen = tc->handle.write_queue_size;
+		tc->queue_seen = tc->handle.stream.write_queue_size;
 	}
+}
+
+/* Everything is sent; the client may still be sending. */
+static void conn_shutdown(struct tcp_conn *tc, uint64_t now)
+{
+	uv_os_fd_t fd;
+
+	if (tc->tls) {
+		tls_end(tc->tls);
+		conn_write(tc, now);
+	}
+	if (!tc->is_writing && uv_fileno(&tc->handle.any, &fd) == 0) shutdown(fd, SHUT_WR);
 }
 
 static void conn_flush(struct tcp_conn *tc, uint64_t now)
 {
-	uv_os_fd_t fd;
 	bool wants;
 
 	conn_pump(tc->conn, now);
 	conn_write(tc, now);
 	conn_pump(tc->conn, now); /* sending may have made room for the next request */
 	conn_write(tc, now);
-	if (conn_wants_shutdown(tc->conn, now) && uv_fileno((uv_handle_t *)&tc->handle, &fd) == 0) shutdown(fd, SHUT_WR);
+	if (conn_wants_shutdown(tc->conn, now)) conn_shutdown(tc, now);
 	if (conn_is_dead(tc->conn)) {
 		conn_shut(tc);
 		return;
 	}
 	wants = conn_wants_read(tc->conn);
-	if (wants && !tc->is_reading) wants = uv_read_start((uv_stream_t *)&tc->handle, on_alloc, on_read) == 0;
-	else if (!wants && tc->is_reading) uv_read_stop((uv_stream_t *)&tc->handle);
+	if (wants && !tc->is_reading) wants = uv_read_start(&tc->handle.stream, on_alloc, on_read) == 0;
+	else if (!wants && tc->is_reading) uv_read_stop(&tc->handle.stream);
 	tc->is_reading = wants;
 }
 
@@ -184,13 +282,10 @@ void tcp_flush(struct tcp *t, uint64_t now)
 /* A connection whose reading is stopped does not report its end; ask the kernel. */
 static bool peer_is_gone(struct tcp_conn *tc)
 {
-	struct tcp_info info;
-	socklen_t len = sizeof(info);
-	uv_os_fd_t fd;
+	struct pollfd p = {.events = POLLRDHUP};
 
-	if (uv_fileno((uv_handle_t *)&tc->handle, &fd) != 0) return false;
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0) return false;
-	return info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_CLOSE_WAIT;
+	if (uv_fileno(&tc->handle.any, &p.fd) != 0) return false;
+	return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -202,8 +297,8 @@ static void on_tick(uv_timer_t *timer)
 		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
 
 		if (tc->is_closing) continue;
-		if (tc->is_writing && tc->handle.write_queue_size != tc->queue_seen) {
-			tc->queue_seen = tc->handle.write_queue_size;
+		if (tc->is_writing && tc->handle.stream.write_queue_size != tc->queue_seen) {
+			tc->queue_seen = tc->handle.stream.write_queue_size;
 			conn_progress(tc->conn, now);
 		}
 		if (!tc->is_reading && conn_is_answering(tc->conn) && peer_is_gone(tc)) conn_lost(tc->conn);
@@ -216,7 +311,8 @@ static void on_tick(uv_timer_t *timer)
 
 static void on_acceptable(uv_poll_t *p, int status, int events);
 
-/* Answers without reading: there is no room for a connection's state. What has arrived is read, or closing would reset. */
+/* Answers without reading: there is no room for a connection's state. What has arrived is read, or closing would reset. (With TLS
+ * there is no answer without a handshake: the connection just ends.) */
 static void refuse(struct tcp *t, int fd)
 {
 	static const char body[] =
@@ -233,27 +329,42 @@ static void refuse(struct tcp *t, int fd)
 		     (unsigned long long)t->host->id_base, (unsigned long long)t->host->id_next++, sizeof(body) - 1, body);
 	for (i = 0; i < 16 && recv(fd, sink, sizeof(sink), MSG_DONTWAIT) > 0; i++) {
 	}
-	if (send(fd, answer, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) shutdown(fd, SHUT_WR);
+	if (!t->tls_context && send(fd, answer, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) > 0) shutdown(fd, SHUT_WR);
 	close(fd);
+}
+
+/* Gives the descriptor to a handle of its kind. */
+static int open_handle(struct tcp *t, struct tcp_conn *tc, int fd)
+{
+	int rc;
+
+	if (t->is_unix) {
+		uv_pipe_init(t->loop, &tc->handle.pipe, 0);
+		return uv_pipe_open(&tc->handle.pipe, fd);
+	}
+	uv_tcp_init(t->loop, &tc->handle.tcp);
+	rc = uv_tcp_open(&tc->handle.tcp, fd);
+	if (rc != 0) return rc;
+	uv_tcp_nodelay(&tc->handle.tcp, 1);
+	uv_tcp_keepalive(&tc->handle.tcp, 1, 60);
+	return 0;
 }
 
 static void adopt(struct tcp *t, int fd)
 {
 	struct tcp_conn *tc = mem_new(struct tcp_conn);
+	int rc = open_handle(t, tc, fd);
 
-	uv_tcp_init(t->loop, &tc->handle);
 	tc->tcp = t;
-	tc->handle.data = tc;
+	tc->handle.any.data = tc;
 	tc->write.data = tc;
 	tc->conn = conn_new(t->host, tc, clock_now_ns());
+	if (t->tls_context) tc->tls = tls_new(t->tls_context);
 	list_push_back(&t->conns, &tc->in_conns);
 	t->accepted++;
-	if (uv_tcp_open(&tc->handle, fd) != 0) {
+	if (rc != 0) {
 		close(fd);
 		conn_lost(tc->conn);
-	} else {
-		uv_tcp_nodelay(&tc->handle, 1);
-		uv_tcp_keepalive(&tc->handle, 1, 60);
 	}
 	on_dirty(tc);
 }
@@ -311,6 +422,8 @@ static void on_acceptable(uv_poll_t *p, int status, int events)
 int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host *host, uint32_t connections_max, uint32_t tick_ms,
 	     struct errbuf *err)
 {
+	struct sockaddr_storage addr;
+	socklen_t addr_len = sizeof(addr);
 	struct tcp *t;
 
 	if (fcntl(listen_fd, F_SETFL, fcntl(listen_fd, F_GETFL) | O_NONBLOCK) != 0 || listen(listen_fd, TCP_BACKLOG) != 0)
@@ -321,6 +434,7 @@ int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host 
 	t->listen_fd = listen_fd;
 	t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	t->connections_max = connections_max;
+	t->is_unix = getsockname(listen_fd, (struct sockaddr *)&addr, &addr_len) == 0 && addr.ss_family == AF_UNIX;
 	list_init(&t->conns);
 	list_init(&t->dirty);
 	host->on_dirty = on_dirty;
@@ -336,6 +450,11 @@ int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host 
 	uv_poll_start(&t->listener, UV_READABLE, on_acceptable);
 	*out = t;
 	return ST_OK;
+}
+
+void tcp_use_tls(struct tcp *t, struct tls_context *c)
+{
+	t->tls_context = c;
 }
 
 void tcp_drain(struct tcp *t)

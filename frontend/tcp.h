@@ -1,4 +1,5 @@
-/* tcp.h - the TCP edge of a frontend: accepts connections on an inherited socket and moves bytes between them and conn.c.
+/* tcp.h - the socket edge of a frontend: accepts connections on an inherited socket (TCP or UNIX) and moves bytes between them and
+ * conn.c, through TLS when there is a certificate.
  *
  * Nothing is decided here. Reading and accepting only record; tcp_flush() does the work once a loop pass: parses what waits,
  * writes what is to be sent, closes what is over.
@@ -10,6 +11,7 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 #include "frontend/conn.h"
+#include "frontend/tls.h"
 
 #include <uv.h>
 
@@ -24,6 +26,9 @@ struct tcp_stats {
 /* listen_fd: bound, maybe listening already; taken. host: kept; its on_dirty is set here. tick_ms: how often timeouts are looked at. */
 int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host *host, uint32_t connections_max, uint32_t tick_ms,
 	     struct errbuf *err) MUST_CHECK;
+
+/* Connections that are accepted from now on speak TLS. c: kept until the next call or tcp_close(); NULL: plain. */
+void tcp_use_tls(struct tcp *t, struct tls_context *c);
 
 /* Once a loop pass, after the handlers have had theirs. */
 void tcp_flush(struct tcp *t, uint64_t now);

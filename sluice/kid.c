@@ -70,7 +70,7 @@ static void kid_descriptors(const struct kid *k, uv_stdio_container_t *io, int c
 	kid_inherit(io, 2, STDERR_FILENO);
 	kid_inherit(io, CHILD_FD_CONTROL, control);
 	kid_inherit(io, CHILD_FD_PAGE, m->page_fd);
-	if (k->kind == KID_FRONTEND) kid_inherit(io, CHILD_FD_LISTEN, m->listen.fds[k->index]);
+	if (k->kind == KID_FRONTEND) kid_inherit(io, CHILD_FD_LISTEN, listen_fd(&m->listen, k->index));
 	if (k->kind == KID_FRONTEND) return;
 	kid_inherit(io, CHILD_FD_STEP_RING, m->step_fd);
 	if (k->kind == KID_WORKER) {

@@ -4,11 +4,14 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -102,15 +105,15 @@ static int listen_probe(struct sockaddr_storage *addr, socklen_t len, struct err
 	return rc;
 }
 
-static void listen_describe(struct listen *l, const char *host)
+static void listen_describe(struct listen *l, const char *scheme, const char *host)
 {
 	bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0 || !host[0];
 	bool v6 = !any && strchr(host, ':');
 
-	snprintf(l->text, sizeof(l->text), "http://%s%s%s:%u", v6 ? "[" : "", any ? "127.0.0.1" : host, v6 ? "]" : "", l->port);
+	snprintf(l->text, sizeof(l->text), "%s://%s%s%s:%u", scheme, v6 ? "[" : "", any ? "127.0.0.1" : host, v6 ? "]" : "", l->port);
 }
 
-int listen_open(struct listen *l, const char *host, uint16_t port, uint32_t n, struct errbuf *err)
+int listen_open(struct listen *l, const char *scheme, const char *host, uint16_t port, uint32_t n, struct errbuf *err)
 {
 	struct sockaddr_storage addr;
 	int rc, lock_fd;
@@ -139,7 +142,7 @@ int listen_open(struct listen *l, const char *host, uint16_t port, uint32_t n, s
 			goto fail;
 		}
 	}
-	listen_describe(l, host);
+	listen_describe(l, scheme, host);
 	close(lock_fd);
 	return ST_OK;
 fail:
@@ -148,8 +151,94 @@ fail:
 	return rc;
 }
 
+int listen_fd(const struct listen *l, uint32_t ix)
+{
+	return l->fds[l->path[0] ? 0 : ix];
+}
+
+/* ---- UNIX sockets ---- */
+
+/* Two servers that start at once must not take the same file for stale: the folder is locked from the look at it until we listen. */
+static int unix_lock(const char *path, int *fd, struct errbuf *err)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[108] = ".";
+
+	if (slash) snprintf(folder, sizeof(folder), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+	*fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*fd < 0) return err_set(err, ST_IO, "--uds %s: its folder: %s", path, strerror(errno));
+	for (int i = 0; i < LISTEN_LOCK_TRIES; i++) {
+		if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return ST_OK;
+		if (errno != EWOULDBLOCK) break;
+		usleep(LISTEN_LOCK_PAUSE_US);
+	}
+	err_set(err, ST_IO, "--uds %s: cannot lock its folder: %s", path, strerror(errno));
+	close(*fd);
+	return ST_IO;
+}
+
+/* Makes way when what is there is the file of a dead server. */
+static int unix_clear(const char *path, const struct sockaddr_un *un, int fd, struct errbuf *err)
+{
+	struct stat st;
+
+	if (lstat(path, &st) != 0) return errno == ENOENT ? ST_OK : err_set(err, ST_IO, "--uds %s: %s", path, strerror(errno));
+	if (!S_ISSOCK(st.st_mode)) return err_set(err, ST_EXISTS, "--uds %s: there is something that is no socket", path);
+	if (connect(fd, (const struct sockaddr *)un, sizeof(*un)) == 0 || errno == EAGAIN)
+		return err_set(err, ST_EXISTS, "--uds %s: another server listens there; stop it or choose another path", path);
+	if (errno != ECONNREFUSED) return err_set(err, ST_IO, "--uds %s: %s", path, strerror(errno));
+	if (unlink(path) != 0) return err_set(err, ST_IO, "--uds %s: cannot remove the file of a dead server: %s", path, strerror(errno));
+	return ST_OK;
+}
+
+static int unix_socket(struct listen *l, const char *path, struct errbuf *err)
+{
+	struct sockaddr_un un = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), probe, rc;
+	struct stat st;
+
+	if (fd < 0) return err_set(err, ST_IO, "no socket: %s", strerror(errno));
+	l->fds[l->n++] = fd;
+	if (strlen(path) >= sizeof(un.sun_path)) return err_set(err, ST_INVALID, "--uds %s: longer than %zu bytes", path, sizeof(un.sun_path) - 1);
+	memcpy(un.sun_path, path, strlen(path) + 1);
+	probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	rc = unix_clear(path, &un, probe, err);
+	if (probe >= 0) close(probe);
+	if (rc != ST_OK) return rc;
+	if (bind(fd, (struct sockaddr *)&un, sizeof(un)) != 0) return err_set(err, ST_IO, "--uds %s: %s", path, strerror(errno));
+	memcpy(l->path, path, strlen(path) + 1); /* ours from here on: listen_close() removes it */
+	if (stat(path, &st) != 0) return err_set(err, ST_IO, "--uds %s: %s", path, strerror(errno));
+	l->file_id[0] = st.st_dev;
+	l->file_id[1] = st.st_ino;
+	if (chmod(path, 0666) != 0 || listen(fd, LISTEN_BACKLOG) != 0) return err_set(err, ST_IO, "--uds %s: %s", path, strerror(errno));
+	return ST_OK;
+}
+
+int listen_open_unix(struct listen *l, const char *path, struct errbuf *err)
+{
+	int rc, lock_fd;
+
+	*l = (struct listen){0};
+	rc = unix_lock(path, &lock_fd, err);
+	if (rc != ST_OK) return rc;
+	l->fds = mem_array(int, 1);
+	rc = unix_socket(l, path, err);
+	close(lock_fd);
+	snprintf(l->text, sizeof(l->text), "unix:%s", path);
+	if (rc != ST_OK) listen_close(l);
+	return rc;
+}
+
+static void unix_remove(const struct listen *l)
+{
+	struct stat st;
+
+	if (lstat(l->path, &st) == 0 && st.st_dev == l->file_id[0] && st.st_ino == l->file_id[1]) unlink(l->path);
+}
+
 void listen_close(struct listen *l)
 {
+	if (l->path[0]) unix_remove(l); /* before it is closed: a successor that finds it dead would take its place */
 	for (uint32_t i = 0; i < l->n; i++) close(l->fds[i]);
 	free(l->fds);
 	*l = (struct listen){0};

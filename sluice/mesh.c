@@ -67,7 +67,8 @@ int mesh_open(struct mesh *m, const struct config *config, uint32_t n_frontends,
 	for (uint32_t i = 0; i < n_workers; i++) m->reply_fds[i] = m->event_fds[i] = -1;
 	m->ipc.lock_fd = m->ipc.janitor_fd = m->ipc.janitor_pid = -1;
 	/* The port first: it is what fails most often, and nothing has to be undone then. */
-	rc = listen_open(&m->listen, config->host, (uint16_t)config->port, n_frontends, err);
+	rc = config->uds[0] ? listen_open_unix(&m->listen, config->uds, err)
+			    : listen_open(&m->listen, config->ssl_certfile[0] ? "https" : "http", config->host, (uint16_t)config->port, n_frontends, err);
 	if (rc == ST_OK) rc = ipcdir_open(&m->ipc, config->ipc_dir, err);
 	if (rc == ST_OK) rc = mesh_shared(m, err);
 	if (rc != ST_OK) mesh_close(m);

@@ -406,6 +406,7 @@ static int serve_check_config(struct serve *s, struct errbuf *err)
 	if (c->device == DEVICE_CUDA)
 		return err_set(err, ST_UNSUPPORTED, "--device cuda: this build has no CUDA worker; use --device cpu");
 	if (c->device == DEVICE_AUTO) c->device = DEVICE_CPU;
+	if (c->ssl_keyfile[0] && !c->ssl_certfile[0]) return err_set(err, ST_INVALID, "--ssl-keyfile needs --ssl-certfile");
 	if (c->root_path[0] && c->root_path[0] != '/') return err_set(err, ST_INVALID, "--root-path %s: expected a path that begins with /", c->root_path);
 	return ST_OK;
 }
