@@ -132,6 +132,29 @@ int chat_from_gguf(struct chat **out, const struct gguf *g, const struct tokeniz
 	return rc;
 }
 
+static void chat_add_id(json_t *tokens, const char *name, const struct tokenizer *t, uint32_t id)
+{
+	const char *text;
+	size_t len;
+
+	if (id == TOKEN_NONE) return;
+	text = tokenizer_bytes(t, id, &len);
+	json_object_set_new(tokens, name, json_stringn(text, len)); /* ignores a text that is not UTF-8 */
+}
+
+int chat_from_tokenizer(struct chat **out, const struct tokenizer *t, struct errbuf *err)
+{
+	const char *text = tokenizer_chat_template(t);
+	json_t *tokens = json_object();
+	int rc;
+
+	chat_add_id(tokens, "bos_token", t, tokenizer_bos(t));
+	chat_add_id(tokens, "eos_token", t, tokenizer_eos(t));
+	rc = chat_new(out, text, text ? strlen(text) : 0, tokens, err);
+	json_decref(tokens);
+	return rc;
+}
+
 void chat_free(struct chat *c)
 {
 	if (!c) return;

@@ -36,6 +36,8 @@ int chat_new(struct chat **out, const char *text, size_t len, json_t *tokens, st
 int chat_from_gguf(struct chat **out, const struct gguf *g, const struct tokenizer *t, struct errbuf *err) MUST_CHECK;
 /* The same special tokens with another template; what was seen in the model's own template stays. */
 int chat_with_template(struct chat **out, const struct chat *c, const char *text, size_t len, struct errbuf *err) MUST_CHECK;
+/* From the template and the special tokens that came with a tokenizer.json. */
+int chat_from_tokenizer(struct chat **out, const struct tokenizer *t, struct errbuf *err) MUST_CHECK;
 void chat_free(struct chat *c);
 
 bool chat_has_template(const struct chat *c);

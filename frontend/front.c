@@ -221,6 +221,25 @@ static void on_heartbeat(uv_timer_t *t)
 
 /* ---- start ---- */
 
+/* The model file's own vocabulary, or the one that --tokenizer names. */
+static int front_load_tokenizer(struct front *f, const struct gguf *g, struct errbuf *err)
+{
+	const struct gguf_tensor *embed = gguf_find_tensor(g, "token_embd.weight");
+	const char *path = f->boot->config.tokenizer;
+	int rc;
+
+	if (!path[0]) return tokenizer_from_gguf(&f->tokenizer, g, err);
+	rc = tokenizer_from_json(&f->tokenizer, path, err);
+	if (rc == ST_OK && embed) rc = tokenizer_fit(f->tokenizer, embed->dims[1], gguf_shown_path(g), err);
+	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--tokenizer");
+}
+
+static int front_load_chat(struct front *f, const struct gguf *g, struct errbuf *err)
+{
+	if (tokenizer_chat_template(f->tokenizer)) return chat_from_tokenizer(&f->chat, f->tokenizer, err);
+	return chat_from_gguf(&f->chat, g, f->tokenizer, err);
+}
+
 /* Tokenizer and chat template; the file is closed again. */
 static int front_load(struct front *f, struct errbuf *err)
 {
@@ -230,8 +249,8 @@ static int front_load(struct front *f, struct errbuf *err)
 	page_state(f->api.slot, PAGE_LOADING);
 	rc = front_load_tls(f, err); /* first: it is checked in no time */
 	if (rc == ST_OK) rc = gguf_open(&g, f->boot->config.model, err);
-	if (rc == ST_OK) rc = tokenizer_from_gguf(&f->tokenizer, g, err);
-	if (rc == ST_OK) rc = chat_from_gguf(&f->chat, g, f->tokenizer, err);
+	if (rc == ST_OK) rc = front_load_tokenizer(f, g, err);
+	if (rc == ST_OK) rc = front_load_chat(f, g, err);
 	if (rc == ST_OK && !chat_has_template(f->chat)) log_warning("the model has no chat template: /v1/chat/completions will be refused");
 	gguf_close(g);
 	return rc;

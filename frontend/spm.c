@@ -59,21 +59,8 @@ size_t spm_ids(const struct spm *m, const struct vocab *v, const char *s, size_t
 	return n;
 }
 
-static void spm_squeeze(struct strbuf *out, size_t start)
+void spm_spaces(const char *s, size_t len, struct strbuf *out)
 {
-	size_t n = start;
-
-	for (size_t i = start; i < out->len; i++) {
-		if (out->data[i] == ' ' && (n == start || out->data[n - 1] == ' ')) continue;
-		out->data[n++] = out->data[i];
-	}
-	if (n > start && out->data[n - 1] == ' ') n--;
-	out->len = n;
-}
-
-void spm_spaces(const char *s, size_t len, bool squeeze, struct strbuf *out)
-{
-	size_t start = out->len;
 	const char *mark;
 
 	while (len > 0 && (mark = memmem(s, len, VOCAB_SPACE, 3)) != NULL) {
@@ -83,5 +70,4 @@ void spm_spaces(const char *s, size_t len, bool squeeze, struct strbuf *out)
 		s = mark + 3;
 	}
 	strbuf_append(out, s, len);
-	if (squeeze) spm_squeeze(out, start);
 }

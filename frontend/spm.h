@@ -29,7 +29,7 @@ size_t spm_word(const struct spm *m, const char *s, size_t len);
  * fuse, neighbouring unknown characters are one. Returns the number of ids. */
 size_t spm_ids(const struct spm *m, const struct vocab *v, const char *s, size_t len, uint32_t unk, bool fuse, uint32_t *ids);
 
-/* Appends the text with U+2581 as spaces; with squeeze, spaces at both ends are dropped and runs of them become one. */
-void spm_spaces(const char *s, size_t len, bool squeeze, struct strbuf *out);
+/* Appends the text with U+2581 as spaces. */
+void spm_spaces(const char *s, size_t len, struct strbuf *out);
 
 #endif

@@ -200,6 +200,23 @@ static bool step_strip(const struct textnorm_step *t, const char *s, size_t len,
 	return true;
 }
 
+static bool step_squeeze(const char *s, size_t len, struct strbuf *out)
+{
+	size_t done = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		bool inner = i > 0 && i + 1 < len && s[i - 1] != ' ';
+
+		if (s[i] != ' ' || inner) continue;
+		strbuf_append(out, s + done, i - done);
+		done = i + 1;
+	}
+	strbuf_append(out, s + done, len - done);
+	/* A run at the end leaves its first space. */
+	if (done == len && out->len > 0 && out->data[out->len - 1] == ' ') out->data[--out->len] = 0;
+	return done > 0;
+}
+
 static bool step_prepend(const struct textnorm_step *t, const char *s, size_t len, struct strbuf *out)
 {
 	if (len == 0) return false;
@@ -250,6 +267,8 @@ static bool step_run(const struct textnorm_step *t, const char *s, size_t len, s
 	switch (t->kind) {
 	case TEXTNORM_LOWER:
 		return step_lower(s, len, out);
+	case TEXTNORM_SQUEEZE:
+		return step_squeeze(s, len, out);
 	case TEXTNORM_STRIP:
 		return step_strip(t, s, len, out);
 	case TEXTNORM_PREPEND:

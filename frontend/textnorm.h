@@ -19,6 +19,7 @@ enum textnorm_kind {
 	TEXTNORM_NFKC,
 	TEXTNORM_NFKD,
 	TEXTNORM_LOWER,   /* character by character */
+	TEXTNORM_SQUEEZE, /* spaces at both ends are dropped, runs of them become one */
 	TEXTNORM_STRIP,   /* white space at the beginning (left), at the end (right) */
 	TEXTNORM_PREPEND, /* content, in front of a text that is not empty */
 	TEXTNORM_REPLACE, /* each occurrence of pattern, or match of re, by content */

@@ -41,6 +41,13 @@ static void tokenizer_add_stop(struct tokenizer *t, uint32_t id)
 	t->stop_ids[t->n_stop_ids++] = id;
 }
 
+static uint32_t tokenizer_find_added(const struct tokenizer *t, const char *text, size_t len)
+{
+	uint32_t id = addtok_lookup(&t->added, text, len);
+
+	return id != TOKEN_NONE ? id : addtok_lookup(&t->added_normal, text, len);
+}
+
 /* Files often name only one of the tokens that end a turn; these names mean it wherever they are control tokens. */
 static void tokenizer_find_stops(struct tokenizer *t, const struct vocab_lists *l)
 {
@@ -49,14 +56,14 @@ static void tokenizer_find_stops(struct tokenizer *t, const struct vocab_lists *
 		"<end_of_turn>", "<|return|>", "<|call|>",   "<|end|>",
 	};
 	/* There <|end|> ends a message, not the turn. */
-	bool harmony = addtok_lookup(&t->added, "<|return|>", 10) != TOKEN_NONE;
+	bool harmony = tokenizer_find_added(t, "<|return|>", 10) != TOKEN_NONE;
 
 	tokenizer_add_stop(t, l->eos);
 	tokenizer_add_stop(t, l->eot);
 	tokenizer_add_stop(t, l->eom);
 	for (size_t i = 0; i < l->n_stops; i++) tokenizer_add_stop(t, l->stops[i]);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		uint32_t id = addtok_lookup(&t->added, names[i], strlen(names[i]));
+		uint32_t id = tokenizer_find_added(t, names[i], strlen(names[i]));
 
 		if (harmony && strcmp(names[i], "<|end|>") == 0) continue;
 		if (id != TOKEN_NONE && t->vocab.kinds[id] == VOCAB_SPECIAL) tokenizer_add_stop(t, id);
@@ -134,7 +141,6 @@ static int tokenizer_fill(struct tokenizer *t, struct vocab_index *index, const 
 	t->prefix = l->prefix;
 	t->whole_words |= l->whole_words;
 	t->strip_first = l->strip_first;
-	t->squeeze = l->squeeze;
 	t->unk_fused = l->unk_fused;
 	t->unk = l->unk;
 	t->bos = l->bos;
@@ -212,9 +218,8 @@ const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n)
 
 uint32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len)
 {
-	uint32_t id = addtok_lookup(&t->added, text, len);
+	uint32_t id = tokenizer_find_added(t, text, len);
 
-	if (id == TOKEN_NONE) id = addtok_lookup(&t->added_normal, text, len);
 	return id != TOKEN_NONE ? id : vocab_find_plain(&t->vocab, text, len);
 }
 

@@ -30,7 +30,7 @@ struct encode {
 	bool ends_unk; /* the last word's last id is the unknown token, which may go on */
 	size_t span;   /* the first of the allowed ones that does not end before the stretch */
 	struct bpe_scratch scratch;
-	struct strbuf normal, spaced; /* the stretch, normalised; with spaces where its family wants them */
+	struct strbuf normal, spaced, chars; /* the stretch, normalised; with a space in front; its spaces as such */
 };
 
 static void text_allow(struct encode_text *x, size_t start, size_t end)
@@ -138,6 +138,12 @@ static bool encode_chars(void *ctx, const char *s, size_t len)
 {
 	struct encode *e = ctx;
 
+	if (memmem(s, len, VOCAB_SPACE, 3)) {
+		strbuf_reset(&e->chars);
+		spm_spaces(s, len, &e->chars);
+		s = e->chars.data;
+		len = e->chars.len;
+	}
 	if (e->t->whole_words) return encode_word(ctx, s, len);
 	while (len > 0) {
 		size_t n = spm_word(e->t->spm, s, len);
@@ -160,15 +166,12 @@ static void encode_plain(struct encode *e, const char *s, size_t len, bool first
 
 	if (t->prefix == VOCAB_PREFIX_UNLESS || (t->prefix == VOCAB_PREFIX_FIRST && first))
 		prefix = s[0] != ' ' && (!chars || len < 3 || memcmp(s, VOCAB_SPACE, 3) != 0);
-	if (prefix || (chars && (t->squeeze || memmem(s, len, VOCAB_SPACE, 3)))) {
+	if (prefix) {
 		strbuf_reset(&e->spaced);
-		if (prefix) strbuf_putc(&e->spaced, ' ');
-		if (chars)
-			spm_spaces(s, len, t->squeeze, &e->spaced);
-		else
-			strbuf_append(&e->spaced, s, len);
+		strbuf_putc(&e->spaced, ' ');
+		strbuf_append(&e->spaced, s, len);
 		s = e->spaced.data;
-		len = e->spaced.len == (size_t)prefix ? 0 : e->spaced.len; /* the prefix alone is no text */
+		len = e->spaced.len;
 	}
 	e->ends_unk = false;
 	if (t->words)
@@ -234,10 +237,12 @@ void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *
 	text_init(&x, parts, n_parts);
 	strbuf_init(&e.normal, x.len > SIZE_MAX / 64 ? x.len : x.len * ENCODE_GROWTH_MAX + 4096);
 	strbuf_init(&e.spaced, SIZE_MAX / 4);
+	strbuf_init(&e.chars, SIZE_MAX / 4);
 	encode_text(&e, &x);
 	text_release(&x);
 	strbuf_release(&e.normal);
 	strbuf_release(&e.spaced);
+	strbuf_release(&e.chars);
 	free(e.ids);
 	bpe_scratch_release(&e.scratch);
 }

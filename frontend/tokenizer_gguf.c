@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/quote.h"
+#include "frontend/textnorm.h"
 #include "frontend/vocab.h"
 
 #include <inttypes.h>
@@ -116,7 +117,10 @@ static int read_spaces(const struct gguf *g, struct gguf_lists *f, struct errbuf
 	if (rc == ST_OK) rc = gguf_get_bool_or(g, KEY("remove_extra_whitespaces"), false, &squeeze, err);
 	f->l.prefix = prefix ? VOCAB_PREFIX_ALWAYS : VOCAB_PREFIX_NONE;
 	f->l.strip_first = prefix;
-	f->l.squeeze = squeeze;
+	if (squeeze) {
+		f->l.norm = textnorm_new();
+		textnorm_add(f->l.norm, TEXTNORM_SQUEEZE);
+	}
 	return rc;
 }
 

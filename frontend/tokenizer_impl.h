@@ -25,7 +25,7 @@ struct tokenizer {
 	struct spm *spm;            /* owned; VOCAB_CHARS only */
 	struct bpe bpe;
 	enum vocab_prefix prefix;
-	bool whole_words, strip_first, squeeze, unk_fused;
+	bool whole_words, strip_first, unk_fused;
 	bool add_bos;
 	uint32_t bos, eos, unk;
 	uint32_t stop_ids[TOKENIZER_STOPS_MAX];

@@ -61,7 +61,6 @@ struct vocab_lists {
 	enum vocab_prefix prefix;
 	bool whole_words;      /* a word that is a token is that token, whatever merges would give */
 	bool strip_first;      /* the space at the beginning of a decoded text is not shown */
-	bool squeeze;          /* VOCAB_CHARS: spaces at both ends are dropped, runs of them become one */
 	bool unk_fused;        /* neighbouring unknown characters are one unknown token */
 	uint32_t unk;          /* what a character becomes that has neither token nor bytes; TOKEN_NONE: nothing */
 	uint32_t bos, eos;     /* TOKEN_NONE: none */

@@ -183,6 +183,15 @@ static void smollm2_gives_the_recorded_texts(void **state)
 }
 
 /* Families whose vocabularies are too large to carry along. */
+static void spm_tiny_json_gives_the_recorded_ids(void **state)
+{
+	struct tokenizer *t = tokjson_load("tokenizer/files/spm-tiny/tokenizer.json", NULL, NULL, NULL);
+
+	assert_non_null(t);
+	run_golden(t, "tokenizer/spm-tiny.jsonl", 300);
+	tokenizer_free(t);
+}
+
 static void other_families_give_the_recorded_ids(void **state)
 {
 	static const struct {
@@ -195,8 +204,10 @@ static void other_families_give_the_recorded_ids(void **state)
 		struct tokenizer *t;
 
 		snprintf(path, sizeof(path), "tokenizer/files/%s/tokenizer.json", families[i].name);
+		uint64_t start = clock_now_ns();
 		t = tokjson_load(path, families[i].pre, NULL, NULL);
 		if (!t) continue;
+		print_message("%s: loaded in %.1f ms\n", families[i].name, (double)(clock_now_ns() - start) / 1e6);
 		snprintf(path, sizeof(path), "tokenizer/%s.jsonl", families[i].name);
 		run_golden(t, path, 300);
 		snprintf(path, sizeof(path), "tokenizer/%s.decode.jsonl", families[i].name);
@@ -921,6 +932,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(smollm2_gives_the_recorded_ids),
 		cmocka_unit_test(smollm2_gives_the_recorded_texts),
+		cmocka_unit_test(spm_tiny_json_gives_the_recorded_ids),
 		cmocka_unit_test(other_families_give_the_recorded_ids),
 		cmocka_unit_test(the_model_file_gives_the_recorded_ids),
 		cmocka_unit_test(sentencepiece_files_give_the_recorded_ids),

@@ -1,0 +1,387 @@
+/* tokenizer_json.c - makes a tokenizer of a tokenizer.json; see tokenizer.h.
+ *
+ * The file becomes the same lists that a GGUF file does (vocab.h). Two families: byte-level BPE (a ByteLevel step), and
+ * SentencePiece's BPE as Hugging Face converts it (spaces as U+2581, byte_fallback). The lists point into the JSON values,
+ * which live until the tokenizer is made. An id that no token has stands for nothing and is never made. */
+#include "frontend/tokenizer.h"
+
+#include "common/mem.h"
+#include "common/quote.h"
+#include "common/strbuf.h"
+#include "frontend/tokenizer_impl.h"
+#include "frontend/tokfile.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define IDS_SPARSE 65536 /* ids may exceed the number of tokens by as much: some vocabularies have gaps */
+
+enum token_type { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5, TYPE_BYTE = 6 };
+
+/* A tokenizer.json on its way to lists. */
+struct json_lists {
+	struct vocab_lists l;
+	struct tokfile_steps steps;
+	struct tokfile_folder folder;
+	json_t *root;
+	bool byte_fallback;
+	struct gguf_str *tokens; /* all owned, (l.n_tokens) */
+	int32_t *types;
+	struct vocab_merge *merges;
+	struct vocab_added *added;
+	char **added_texts; /* owned, normalised; (l.n_added) */
+};
+
+static void json_lists_release(struct json_lists *j)
+{
+	for (size_t i = 0; i < j->l.n_added; i++) free(j->added_texts[i]);
+	free(j->added_texts);
+	free(j->added);
+	free(j->merges);
+	free(j->types);
+	free(j->tokens);
+	tokfile_steps_release(&j->steps);
+	tokfile_folder_release(&j->folder);
+	json_decref(j->root);
+}
+
+/* ---- model ---- */
+
+static bool is_byte_name(const char *s)
+{
+	return strlen(s) == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>';
+}
+
+static int put_token(struct json_lists *j, const struct tokfile_place *p, uint32_t id, struct gguf_str text, int32_t type)
+{
+	struct gguf_str old = j->tokens[id];
+	bool same = old.len == text.len && memcmp(old.s, text.s, text.len) == 0;
+
+	if (old.len > 0 && !same)
+		return tokfile_fail(p, ST_INVALID, "id %u is that of \"%s\" and of \"%s\"; expected one token an id", id,
+				    quote_short(old.s, old.len).text, quote_short(text.s, text.len).text);
+	j->tokens[id] = text;
+	j->types[id] = type;
+	return ST_OK;
+}
+
+/* The highest id decides how many there are. */
+static int count_ids(struct json_lists *j, const struct tokfile_place *vocab, const struct tokfile_place *added)
+{
+	size_t most = json_object_size(vocab->value) + json_array_size(added->value) + IDS_SPARSE;
+	uint32_t id;
+	const char *text;
+	json_t *value;
+	int rc = ST_OK;
+
+	json_object_foreach((json_t *)(uintptr_t)vocab->value, text, value)
+	{
+		struct tokfile_place m = *vocab;
+
+		m.value = value;
+		rc = tokfile_id(&m, most, &id);
+		if (rc != ST_OK) return rc;
+		j->l.n_tokens = max_size(j->l.n_tokens, (size_t)id + 1);
+	}
+	for (size_t i = 0; i < json_array_size(added->value) && rc == ST_OK; i++) {
+		struct tokfile_place item = tokfile_item(added, i), m = tokfile_member(&item, "id");
+
+		rc = tokfile_id(&m, most, &id);
+		if (rc == ST_OK) j->l.n_tokens = max_size(j->l.n_tokens, (size_t)id + 1);
+	}
+	return rc;
+}
+
+static int read_vocab(struct json_lists *j, const struct tokfile_place *vocab)
+{
+	const char *text;
+	json_t *value;
+	int rc = ST_OK;
+
+	json_object_foreach((json_t *)(uintptr_t)vocab->value, text, value)
+	{
+		int32_t type = j->byte_fallback && is_byte_name(text) ? TYPE_BYTE : TYPE_NORMAL;
+
+		if (rc == ST_OK)
+			rc = put_token(j, vocab, (uint32_t)json_integer_value(value), (struct gguf_str){text, strlen(text)}, type);
+	}
+	return rc;
+}
+
+/* "left right", or ["left", "right"]. */
+static int read_merge(const struct tokfile_place *p, struct vocab_merge *out)
+{
+	struct gguf_str text;
+	int rc;
+
+	if (json_is_array(p->value) && json_array_size(p->value) == 2) {
+		struct tokfile_place left = tokfile_item(p, 0), right = tokfile_item(p, 1);
+
+		rc = tokfile_str(&left, &out->left);
+		return rc == ST_OK ? tokfile_str(&right, &out->right) : rc;
+	}
+	rc = tokfile_str(p, &text);
+	if (rc == ST_OK && !vocab_split_merge(text, out))
+		rc = tokfile_fail(p, ST_INVALID, "is \"%s\"; expected two tokens with a space between",
+				  quote_short(text.s, text.len).text);
+	return rc;
+}
+
+static int read_merges(struct json_lists *j, const struct tokfile_place *model)
+{
+	struct tokfile_place merges = tokfile_member(model, "merges");
+	size_t n;
+	int rc = tokfile_array(&merges, &n);
+
+	if (rc != ST_OK) return rc;
+	j->merges = mem_array(struct vocab_merge, n + 1);
+	j->l.merges = j->merges;
+	for (; j->l.n_merges < n && rc == ST_OK; j->l.n_merges++) {
+		json_t *m = json_array_get(merges.value, j->l.n_merges);
+		struct tokfile_place item;
+
+		/* Nearly always good: no way is spelled for it. */
+		if (json_is_string(m) && vocab_split_merge((struct gguf_str){json_string_value(m), json_string_length(m)},
+							   &j->merges[j->l.n_merges]))
+			continue;
+		item = tokfile_item(&merges, j->l.n_merges);
+		rc = read_merge(&item, &j->merges[j->l.n_merges]);
+	}
+	return rc;
+}
+
+static uint32_t find_token(const struct json_lists *j, struct gguf_str text)
+{
+	for (uint32_t i = 0; i < j->l.n_tokens && text.len > 0; i++)
+		if (j->tokens[i].len == text.len && memcmp(j->tokens[i].s, text.s, text.len) == 0) return i;
+	return TOKEN_NONE;
+}
+
+static int read_unknown(struct json_lists *j, const struct tokfile_place *model)
+{
+	struct tokfile_place unk = tokfile_member(model, "unk_token");
+	struct gguf_str text;
+	int rc;
+
+	if (tokfile_is_null(&unk)) return ST_OK;
+	rc = tokfile_str(&unk, &text);
+	if (rc != ST_OK) return rc;
+	j->l.unk = find_token(j, text);
+	if (j->l.unk == TOKEN_NONE && text.len > 0)
+		return tokfile_fail(&unk, ST_INVALID, "is \"%s\"; expected a token of the vocabulary",
+				    quote_short(text.s, text.len).text);
+	return ST_OK;
+}
+
+static int check_model(const struct tokfile_place *model)
+{
+	struct tokfile_place type = tokfile_member(model, "type"), vocab = tokfile_member(model, "vocab");
+	struct gguf_str name = {"BPE", 3};
+	int rc = tokfile_is_null(&type) ? ST_OK : tokfile_str(&type, &name);
+
+	if (rc == ST_OK && !gguf_str_is(name, "BPE"))
+		rc = tokfile_fail(&type, ST_UNSUPPORTED, "\"%s\" is not supported; expected \"BPE\"",
+				  quote_short(name.s, name.len).text);
+	if (rc == ST_OK) rc = tokfile_must_be_unset(model, "dropout", "random merges are not supported");
+	if (rc == ST_OK) rc = tokfile_must_be_unset(model, "continuing_subword_prefix", "a prefix of parts is not supported");
+	if (rc == ST_OK) rc = tokfile_must_be_unset(model, "end_of_word_suffix", "a suffix of words is not supported");
+	if (rc == ST_OK && json_object_size(vocab.value) == 0)
+		rc = tokfile_fail(&vocab, ST_INVALID, "expected an object with tokens and their ids");
+	return rc;
+}
+
+static int read_model(struct json_lists *j, const struct tokfile_place *root)
+{
+	struct tokfile_place model = tokfile_member(root, "model"), vocab = tokfile_member(&model, "vocab"),
+			     added = tokfile_member(root, "added_tokens");
+	int rc = check_model(&model);
+
+	if (rc == ST_OK) rc = tokfile_bool_or(&model, "byte_fallback", false, &j->byte_fallback);
+	if (rc == ST_OK) rc = tokfile_bool_or(&model, "ignore_merges", false, &j->l.whole_words);
+	if (rc == ST_OK) rc = tokfile_bool_or(&model, "fuse_unk", false, &j->l.unk_fused);
+	if (rc == ST_OK) rc = count_ids(j, &vocab, &added);
+	if (rc != ST_OK) return rc;
+	j->tokens = mem_array(struct gguf_str, j->l.n_tokens);
+	j->types = mem_array(int32_t, j->l.n_tokens);
+	for (size_t i = 0; i < j->l.n_tokens; i++) j->types[i] = TYPE_UNUSED;
+	rc = read_vocab(j, &vocab);
+	if (rc == ST_OK) rc = read_merges(j, &model);
+	return rc;
+}
+
+/* ---- added tokens ---- */
+
+static int read_added_token(struct json_lists *j, const struct tokfile_place *p, struct vocab_added *a)
+{
+	struct tokfile_place id = tokfile_member(p, "id"), content = tokfile_member(p, "content");
+	bool special;
+	int rc = tokfile_id(&id, j->l.n_tokens, &a->id);
+
+	if (rc == ST_OK) rc = tokfile_str(&content, &a->text);
+	if (rc == ST_OK && a->text.len > ADDTOK_LEN_MAX)
+		rc = tokfile_fail(&content, ST_LIMIT, "has %zu bytes; expected at most %d", a->text.len, ADDTOK_LEN_MAX);
+	if (rc == ST_OK) rc = tokfile_bool_or(p, "special", false, &special);
+	if (rc == ST_OK) rc = tokfile_bool_or(p, "normalized", !special, &a->normalized);
+	if (rc == ST_OK) rc = tokfile_bool_or(p, "lstrip", false, &a->lstrip);
+	if (rc == ST_OK) rc = tokfile_bool_or(p, "rstrip", false, &a->rstrip);
+	if (rc == ST_OK) rc = tokfile_bool_or(p, "single_word", false, &a->single_word);
+	return rc == ST_OK ? put_token(j, p, a->id, a->text, special ? TYPE_CONTROL : TYPE_USER) : rc;
+}
+
+/* A token that is looked for in normalised text is normalised itself. */
+static void normalise_added(struct json_lists *j, size_t ix)
+{
+	struct vocab_added *a = &j->added[ix];
+	const char *s = a->text.s;
+	size_t len = a->text.len;
+	struct strbuf out;
+
+	if (!a->normalized || !j->steps.norm) return;
+	strbuf_init(&out, (size_t)ADDTOK_LEN_MAX * 4);
+	if (textnorm_run(j->steps.norm, &s, &len, &out)) {
+		j->added_texts[ix] = mem_strndup(s, len);
+		a->text = (struct gguf_str){j->added_texts[ix], len};
+	}
+	strbuf_release(&out);
+}
+
+static int read_added(struct json_lists *j, const struct tokfile_place *root)
+{
+	struct tokfile_place added = tokfile_member(root, "added_tokens");
+	size_t n;
+	int rc;
+
+	if (tokfile_is_null(&added)) return ST_OK;
+	rc = tokfile_array(&added, &n);
+	if (rc != ST_OK) return rc;
+	j->added = mem_array(struct vocab_added, n + 1);
+	j->added_texts = mem_array(char *, n + 1);
+	j->l.added = j->added;
+	for (size_t i = 0; i < n && rc == ST_OK; i++) {
+		struct tokfile_place item = tokfile_item(&added, i);
+
+		rc = read_added_token(j, &item, &j->added[i]);
+		if (rc != ST_OK) break;
+		j->l.n_added++;
+		normalise_added(j, i);
+	}
+	return rc;
+}
+
+/* ---- the rest ---- */
+
+static int read_steps(struct json_lists *j, const struct tokfile_place *root)
+{
+	struct tokfile_place norm = tokfile_member(root, "normalizer"), pre = tokfile_member(root, "pre_tokenizer"),
+			     post = tokfile_member(root, "post_processor"), decoder = tokfile_member(root, "decoder");
+	struct tokfile_steps *s = &j->steps;
+	int rc = tokfile_read_normalizer(&norm, s);
+
+	if (rc == ST_OK) rc = tokfile_read_pretokenizer(&pre, s);
+	if (rc == ST_OK) rc = tokfile_read_postprocessor(&post, s);
+	if (rc == ST_OK) rc = tokfile_read_decoder(&decoder, s);
+	if (rc != ST_OK) return rc;
+	j->l.family = s->is_byte_level ? VOCAB_BYTES : VOCAB_CHARS;
+	if (!s->is_byte_level && !s->has_mark_replace && !s->has_metaspace)
+		return tokfile_fail(&pre, ST_UNSUPPORTED,
+				    "expected a ByteLevel step (byte-level BPE), or spaces that become U+2581 by a Metaspace step or "
+				    "a Replace normalizer (SentencePiece)");
+	if (s->is_byte_level && s->has_metaspace)
+		return tokfile_fail(&pre, ST_UNSUPPORTED, "ByteLevel and Metaspace together are not supported");
+	j->l.prefix = s->prefix;
+	j->l.strip_first = s->strip_first;
+	return ST_OK;
+}
+
+static int make_words(struct json_lists *j, const struct tokfile_place *root)
+{
+	struct tokfile_place pre = tokfile_member(root, "pre_tokenizer");
+	struct errbuf why = {0};
+	int rc;
+
+	if (j->steps.n_stages == 0) return ST_OK;
+	rc = pretok_from_stages(&j->l.words, j->steps.stages, j->steps.n_stages, &why);
+	return rc == ST_OK ? ST_OK : tokfile_fail(&pre, rc, "%s", why.text);
+}
+
+static struct gguf_str str_of(const char *text)
+{
+	return (struct gguf_str){text, text ? strlen(text) : 0};
+}
+
+/* The template of the post_processor says what is put in front of a text, unless add_bos_token says yes or no. */
+static int read_ends(struct json_lists *j, const struct tokfile_place *root)
+{
+	struct tokfile_place post = tokfile_member(root, "post_processor");
+	struct gguf_str bos = j->steps.bos.len > 0 ? j->steps.bos : str_of(j->folder.bos);
+
+	j->l.bos = find_token(j, bos);
+	j->l.eos = find_token(j, str_of(j->folder.eos));
+	if (j->steps.bos.len > 0 && j->l.bos == TOKEN_NONE)
+		return tokfile_fail(&post, ST_INVALID, "puts \"%s\" in front of a text; expected a token of the vocabulary",
+				    quote_short(bos.s, bos.len).text);
+	j->l.add_bos = j->folder.add_bos >= 0 ? j->folder.add_bos : j->steps.bos.len > 0;
+	for (size_t i = 0; i < j->folder.n_stops; i++)
+		if (j->folder.stops[i] < j->l.n_tokens) j->folder.stops[j->l.n_stops++] = j->folder.stops[i];
+	j->l.stops = j->folder.stops;
+	return ST_OK;
+}
+
+static int read_all(struct json_lists *j, struct errbuf *err)
+{
+	struct tokfile_place root = {.file = j->l.file, .value = j->root, .err = err},
+			     model = tokfile_member(&root, "model");
+	int rc = read_steps(j, &root);
+
+	if (rc == ST_OK) rc = read_model(j, &root);
+	if (rc == ST_OK) rc = read_added(j, &root);
+	if (rc == ST_OK) rc = read_unknown(j, &model);
+	if (rc == ST_OK) rc = read_ends(j, &root);
+	if (rc == ST_OK) rc = make_words(j, &root);
+	return rc;
+}
+
+static int make(struct tokenizer **out, struct json_lists *j, struct errbuf *err)
+{
+	int rc;
+
+	j->l.tokens = j->tokens;
+	j->l.types = j->types;
+	j->l.norm = j->steps.norm; /* taken */
+	j->steps.norm = NULL;
+	rc = tokenizer_from_lists(out, &j->l, err);
+	if (rc != ST_OK) return rc;
+	(*out)->chat_template = j->folder.chat_template;
+	j->folder.chat_template = NULL;
+	return ST_OK;
+}
+
+int tokenizer_from_json(struct tokenizer **out, const char *path, struct errbuf *err)
+{
+	struct json_lists j = {.l = {.key_tokens = "model.vocab",
+				     .key_merges = "model.merges",
+				     .bos = TOKEN_NONE,
+				     .eos = TOKEN_NONE,
+				     .eot = TOKEN_NONE,
+				     .eom = TOKEN_NONE,
+				     .unk = TOKEN_NONE}};
+	struct quote shown;
+	char file[4400];
+	struct stat st;
+	bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+	int rc = ST_OK;
+
+	*out = NULL;
+	j.folder.add_bos = -1;
+	snprintf(file, sizeof(file), is_folder ? "%s/tokenizer.json" : "%s", path);
+	shown = quote_short(file, strlen(file));
+	if (strlen(shown.text) + 1 >= sizeof(shown.text) && strrchr(file, '/')) shown = quote_short(strrchr(file, '/') + 1, strlen(strrchr(file, '/')) - 1);
+	j.l.file = shown.text;
+	if (is_folder) rc = tokfile_folder_read(&j.folder, path, err);
+	if (rc == ST_OK) rc = tokfile_load(&j.root, file, shown.text, err);
+	if (rc == ST_OK) rc = read_all(&j, err);
+	if (rc == ST_OK) rc = make(out, &j, err);
+	json_lists_release(&j);
+	return rc;
+}

@@ -1,0 +1,205 @@
+/* tokfile.c - see tokfile.h: files and places. */
+#include "frontend/tokfile.h"
+
+#include "common/mem.h"
+#include "common/quote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- files ---- */
+
+static int file_bytes(const char *path, const char *shown, char **out, size_t *len, struct errbuf *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = ST_OK;
+	struct stat st;
+	size_t got = 0;
+
+	if (fd < 0)
+		return err_set(err, errno == ENOENT ? ST_NOT_FOUND : ST_IO, "%s: cannot be opened: %s", shown, strerror(errno));
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+		rc = err_set(err, ST_INVALID, "%s: is no file", shown);
+	else if ((uint64_t)st.st_size > TOKFILE_FILE_MAX)
+		rc = err_set(err, ST_LIMIT, "%s: has %" PRIu64 " bytes; expected at most %zu", shown, (uint64_t)st.st_size,
+			     TOKFILE_FILE_MAX);
+	*out = NULL;
+	if (rc == ST_OK) *out = mem_realloc(NULL, (size_t)st.st_size + 1, 1);
+	while (rc == ST_OK && got < (size_t)st.st_size) {
+		ssize_t n = read(fd, *out + got, (size_t)st.st_size - got);
+
+		if (n < 0 && errno == EINTR) continue;
+		if (n <= 0) rc = err_set(err, ST_IO, "%s: cannot be read: %s", shown, n < 0 ? strerror(errno) : "it became shorter");
+		else got += (size_t)n;
+	}
+	close(fd);
+	if (rc != ST_OK) {
+		free(*out);
+		*out = NULL;
+		return rc;
+	}
+	(*out)[got] = 0;
+	*len = got;
+	return ST_OK;
+}
+
+/* Depth and number of values, before jansson sees the text. What is not JSON is left to it. */
+static int check_bounds(const char *s, size_t len, const char *shown, struct errbuf *err)
+{
+	size_t values = 1;
+	int depth = 0;
+	bool in_string = false;
+
+	for (size_t i = 0; i < len; i++) {
+		char c = s[i];
+
+		if (in_string) {
+			if (c == '\\') i++;
+			else if (c == '"') in_string = false;
+			continue;
+		}
+		if (c == '"') in_string = true;
+		else if (c == '[' || c == '{') depth++;
+		else if (c == ']' || c == '}') depth--;
+		values += c == '[' || c == '{' || c == ',' || c == ':';
+		if (depth > TOKFILE_DEPTH_MAX)
+			return err_set(err, ST_LIMIT, "%s: is nested deeper than %d levels", shown, TOKFILE_DEPTH_MAX);
+	}
+	if (values > TOKFILE_VALUES_MAX)
+		return err_set(err, ST_LIMIT, "%s: holds more than %zu values", shown, TOKFILE_VALUES_MAX);
+	return ST_OK;
+}
+
+int tokfile_load(json_t **out, const char *path, const char *shown, struct errbuf *err)
+{
+	char *text = NULL;
+	size_t len = 0;
+	json_error_t e;
+	int rc = file_bytes(path, shown, &text, &len, err);
+
+	*out = NULL;
+	if (rc != ST_OK) return rc;
+	rc = check_bounds(text, len, shown, err);
+	if (rc == ST_OK) {
+		*out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+		if (!*out)
+			rc = err_set(err, ST_INVALID, "%s: is not valid JSON (line %d, column %d): %s", shown, e.line, e.column,
+				     quote_short(e.text, strlen(e.text)).text);
+	}
+	free(text);
+	if (rc == ST_OK && !json_is_object(*out)) {
+		json_decref(*out);
+		*out = NULL;
+		rc = err_set(err, ST_INVALID, "%s: is no JSON object", shown);
+	}
+	return rc;
+}
+
+/* ---- places ---- */
+
+struct tokfile_place tokfile_member(const struct tokfile_place *p, const char *key)
+{
+	struct tokfile_place m = *p;
+	size_t len = strlen(m.way);
+
+	m.value = json_object_get(p->value, key);
+	snprintf(m.way + len, sizeof(m.way) - len, "%s%s", len ? "." : "", key);
+	return m;
+}
+
+struct tokfile_place tokfile_item(const struct tokfile_place *p, size_t ix)
+{
+	struct tokfile_place m = *p;
+	size_t len = strlen(m.way);
+
+	m.value = json_array_get(p->value, ix);
+	snprintf(m.way + len, sizeof(m.way) - len, "[%zu]", ix);
+	return m;
+}
+
+bool tokfile_is_null(const struct tokfile_place *p)
+{
+	return !p->value || json_is_null(p->value);
+}
+
+int tokfile_fail(const struct tokfile_place *p, int rc, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return err_set(p->err, rc, "%s: %s: %s", p->file, p->way, text);
+}
+
+static const char *kind_name(const json_t *j)
+{
+	if (!j) return "missing";
+	switch (json_typeof(j)) {
+	case JSON_OBJECT:
+		return "an object";
+	case JSON_ARRAY:
+		return "an array";
+	case JSON_STRING:
+		return "a text";
+	case JSON_INTEGER:
+	case JSON_REAL:
+		return "a number";
+	case JSON_NULL:
+		return "null";
+	default:
+		return "true or false";
+	}
+}
+
+int tokfile_str(const struct tokfile_place *p, struct gguf_str *out)
+{
+	if (!json_is_string(p->value)) return tokfile_fail(p, ST_INVALID, "is %s; expected a text", kind_name(p->value));
+	*out = (struct gguf_str){json_string_value(p->value), json_string_length(p->value)};
+	return ST_OK;
+}
+
+int tokfile_bool_or(const struct tokfile_place *p, const char *key, bool fallback, bool *out)
+{
+	struct tokfile_place m = tokfile_member(p, key);
+
+	*out = fallback;
+	if (tokfile_is_null(&m)) return ST_OK;
+	if (!json_is_boolean(m.value)) return tokfile_fail(&m, ST_INVALID, "is %s; expected true or false", kind_name(m.value));
+	*out = json_is_true(m.value);
+	return ST_OK;
+}
+
+int tokfile_array(const struct tokfile_place *p, size_t *n)
+{
+	if (!json_is_array(p->value)) return tokfile_fail(p, ST_INVALID, "is %s; expected an array", kind_name(p->value));
+	*n = json_array_size(p->value);
+	return ST_OK;
+}
+
+int tokfile_id(const struct tokfile_place *p, size_t n_ids, uint32_t *out)
+{
+	json_int_t id = json_integer_value(p->value);
+
+	if (!json_is_integer(p->value)) return tokfile_fail(p, ST_INVALID, "is %s; expected a token id", kind_name(p->value));
+	if (id < 0 || (uint64_t)id >= n_ids)
+		return tokfile_fail(p, ST_INVALID, "is %" JSON_INTEGER_FORMAT "; expected a token id, 0 to %zu", id, n_ids - 1);
+	*out = (uint32_t)id;
+	return ST_OK;
+}
+
+int tokfile_must_be_unset(const struct tokfile_place *p, const char *key, const char *why)
+{
+	struct tokfile_place m = tokfile_member(p, key);
+
+	if (tokfile_is_null(&m) || json_is_false(m.value)) return ST_OK;
+	if (json_is_string(m.value) && json_string_length(m.value) == 0) return ST_OK;
+	if (json_is_number(m.value) && json_number_value(m.value) == 0) return ST_OK;
+	return tokfile_fail(&m, ST_UNSUPPORTED, "%s; expected null", why);
+}

@@ -1,0 +1,140 @@
+/* tokfile_folder.c - what lies beside a tokenizer.json: tokenizer_config.json, generation_config.json, chat_template.jinja.
+ *
+ * Each may be missing. What is there and cannot be read is refused by file and field. */
+#include "frontend/tokfile.h"
+
+#include "common/mem.h"
+#include "common/quote.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TEMPLATE_MAX ((long)4 * 1024 * 1024) /* bytes of chat_template.jinja; the longest published ones have some 20 KB */
+#define PATH_LEN_MAX 4352
+
+void tokfile_folder_release(struct tokfile_folder *f)
+{
+	json_decref(f->config);
+	json_decref(f->generation);
+	free(f->chat_template);
+	free(f->bos);
+	free(f->eos);
+	*f = (struct tokfile_folder){0};
+}
+
+/* A file of the folder, or NULL when there is none. */
+static int companion_load(json_t **out, const char *folder, const char *name, struct errbuf *err)
+{
+	char path[PATH_LEN_MAX];
+	struct errbuf why = {0};
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	rc = tokfile_load(out, path, name, &why);
+	if (rc == ST_OK || rc == ST_NOT_FOUND) return ST_OK;
+	return err_set(err, rc, "%s", why.text);
+}
+
+/* A token's text: "..." or {"content": "..."}. */
+static int read_token(const struct tokfile_place *config, const char *key, char **out)
+{
+	struct tokfile_place m = tokfile_member(config, key), content = tokfile_member(&m, "content");
+	struct gguf_str text;
+	int rc;
+
+	if (tokfile_is_null(&m)) return ST_OK;
+	rc = tokfile_str(json_is_object(m.value) ? &content : &m, &text);
+	if (rc == ST_OK) *out = mem_strndup(text.s, text.len);
+	return rc;
+}
+
+/* A text, or a list of {"name", "template"} of which the one called "default" counts. */
+static int read_template(const struct tokfile_place *config, char **out)
+{
+	struct tokfile_place m = tokfile_member(config, "chat_template"), chosen = m;
+	struct gguf_str text;
+	int rc;
+
+	if (tokfile_is_null(&m)) return ST_OK;
+	for (size_t i = 0; i < json_array_size(m.value); i++) {
+		struct tokfile_place item = tokfile_item(&m, i), name = tokfile_member(&item, "name");
+
+		if (!json_is_string(name.value) || strcmp(json_string_value(name.value), "default") != 0) continue;
+		chosen = tokfile_member(&item, "template");
+	}
+	if (json_is_array(chosen.value)) return ST_OK; /* none is for plain chats */
+	rc = tokfile_str(&chosen, &text);
+	if (rc == ST_OK) *out = mem_strndup(text.s, text.len);
+	return rc;
+}
+
+static int read_config(struct tokfile_folder *f, struct errbuf *err)
+{
+	struct tokfile_place config = {.file = "tokenizer_config.json", .value = f->config, .err = err},
+			     add_bos = tokfile_member(&config, "add_bos_token");
+	bool on;
+	int rc = read_token(&config, "bos_token", &f->bos);
+
+	if (rc == ST_OK) rc = read_token(&config, "eos_token", &f->eos);
+	if (rc == ST_OK) rc = read_template(&config, &f->chat_template);
+	if (rc == ST_OK) rc = tokfile_must_be_unset(&config, "add_eos_token", "a token behind each text is not supported");
+	if (rc == ST_OK) rc = tokfile_bool_or(&config, "add_bos_token", false, &on);
+	if (rc == ST_OK && !tokfile_is_null(&add_bos)) f->add_bos = on;
+	return rc;
+}
+
+/* eos_token_id: an id or several. */
+static int read_generation(struct tokfile_folder *f, struct errbuf *err)
+{
+	struct tokfile_place config = {.file = "generation_config.json", .value = f->generation, .err = err},
+			     eos = tokfile_member(&config, "eos_token_id");
+	int rc = ST_OK;
+
+	if (tokfile_is_null(&eos)) return ST_OK;
+	if (!json_is_array(eos.value)) {
+		f->n_stops = 1;
+		return tokfile_id(&eos, UINT32_MAX, &f->stops[0]);
+	}
+	for (size_t i = 0; i < json_array_size(eos.value) && rc == ST_OK && f->n_stops < ARRAY_LEN(f->stops); i++) {
+		struct tokfile_place item = tokfile_item(&eos, i);
+
+		rc = tokfile_id(&item, UINT32_MAX, &f->stops[f->n_stops++]);
+	}
+	return rc;
+}
+
+/* The file wins over the text in tokenizer_config.json, as in transformers. */
+static int read_template_file(struct tokfile_folder *f, const char *folder, struct errbuf *err)
+{
+	char path[PATH_LEN_MAX], *text;
+	FILE *file;
+	size_t len;
+
+	snprintf(path, sizeof(path), "%s/chat_template.jinja", folder);
+	file = fopen(path, "re");
+	if (!file) return ST_OK;
+	text = mem_realloc(NULL, (size_t)TEMPLATE_MAX + 1, 1);
+	len = fread(text, 1, (size_t)TEMPLATE_MAX + 1, file);
+	fclose(file);
+	if (len > (size_t)TEMPLATE_MAX) {
+		free(text);
+		return err_set(err, ST_LIMIT, "chat_template.jinja: has more than %ld bytes", TEMPLATE_MAX);
+	}
+	free(f->chat_template);
+	f->chat_template = mem_strndup(text, len);
+	free(text);
+	return ST_OK;
+}
+
+int tokfile_folder_read(struct tokfile_folder *f, const char *folder, struct errbuf *err)
+{
+	int rc;
+
+	*f = (struct tokfile_folder){.add_bos = -1};
+	rc = companion_load(&f->config, folder, "tokenizer_config.json", err);
+	if (rc == ST_OK) rc = companion_load(&f->generation, folder, "generation_config.json", err);
+	if (rc == ST_OK && f->config) rc = read_config(f, err);
+	if (rc == ST_OK && f->generation) rc = read_generation(f, err);
+	if (rc == ST_OK) rc = read_template_file(f, folder, err);
+	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "%s", quote_short(folder, strlen(folder)).text);
+}
