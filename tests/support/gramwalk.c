@@ -45,6 +45,12 @@ static void follow(struct gramwalk *w)
 	for (size_t i = 0; i < w->n; i++) {
 		struct gramwalk_at at = w->at[i];
 
+		if (w->n_max && w->n > w->n_max) {
+			w->is_over = true;
+			w->is_whole = false;
+			w->n = 0;
+			return;
+		}
 		if (g->state_is_final[at.state] && !at.frame) w->is_whole = true;
 		if (g->state_is_final[at.state] && at.frame) {
 			const struct gram_call *c = &g->calls[at.frame->edge->call];
@@ -71,7 +77,7 @@ void gramwalk_init(struct gramwalk *w, const struct gram *g)
 
 void gramwalk_fork(struct gramwalk *copy, const struct gramwalk *w)
 {
-	*copy = (struct gramwalk){.g = w->g, .n = w->n, .cap = w->n, .is_whole = w->is_whole};
+	*copy = (struct gramwalk){.g = w->g, .n = w->n, .cap = w->n, .is_whole = w->is_whole, .n_max = w->n_max};
 	copy->at = mem_dup(w->at, w->n, sizeof(*w->at));
 }
 

@@ -19,7 +19,9 @@ struct gramwalk {
 	const struct gram *g;
 	struct gramwalk_at *at; /* where one may be; ends of rules are followed already */
 	size_t n, cap;
-	bool is_whole;                 /* the text so far is one of the grammar */
+	bool is_whole; /* the text so far is one of the grammar */
+	size_t n_max;  /* 0: no bound; with more ways the walk is given up: dead, and is_over */
+	bool is_over;
 	struct gramwalk_frame *frames; /* all that were made */
 };
 
