@@ -110,7 +110,7 @@ static int bpe_from_merges(struct bpe *b, const struct vocab *v, const struct vo
 
 		rc = bpe_read(&m, index, i, &joined, err);
 		/* A control token must never come from text, whatever the merges say. */
-		if (rc == ST_OK && v->kinds[m.result] != VOCAB_SPECIAL) bpe_add(b, m);
+		if (rc == ST_OK && v->tokens->kinds[m.result] != TOKBYTES_SPECIAL) bpe_add(b, m);
 	}
 	strbuf_release(&joined);
 	return rc;
@@ -158,7 +158,7 @@ static int bpe_from_scores(struct bpe *b, const struct vocab *v, const struct vo
 	uint32_t n = 0, rank = 0;
 
 	for (uint32_t i = 0; i < v->n; i++)
-		if (v->kinds[i] == VOCAB_PLAIN && v->offs[i + 1] - v->offs[i] <= SCORED_LEN_MAX)
+		if (v->tokens->kinds[i] == TOKBYTES_PLAIN && v->tokens->offs[i + 1] - v->tokens->offs[i] <= SCORED_LEN_MAX)
 			order[n++] = (struct scored){l->scores[i], i};
 	qsort(order, n, sizeof(*order), scored_compare);
 	for (uint32_t i = 0; i < n; i++) {

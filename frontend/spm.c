@@ -17,7 +17,7 @@ void spm_init(struct spm *m, const struct vocab *v)
 		const unsigned char *s = (const unsigned char *)vocab_bytes(v, i, &len);
 
 		/* Merges may make a token that is added, too. */
-		if (v->kinds[i] == VOCAB_SPECIAL) continue;
+		if (v->tokens->kinds[i] == TOKBYTES_SPECIAL) continue;
 		for (size_t k = 1; k < len; k++) m->inside[s[k - 1]][s[k] >> 6] |= 1ull << (s[k] & 63);
 	}
 }

@@ -66,7 +66,7 @@ static void tokenizer_find_stops(struct tokenizer *t, const struct vocab_lists *
 		uint32_t id = tokenizer_find_added(t, names[i], strlen(names[i]));
 
 		if (harmony && strcmp(names[i], "<|end|>") == 0) continue;
-		if (id != TOKEN_NONE && t->vocab.kinds[id] == VOCAB_SPECIAL) tokenizer_add_stop(t, id);
+		if (id != TOKEN_NONE && t->vocab.tokens->kinds[id] == TOKBYTES_SPECIAL) tokenizer_add_stop(t, id);
 	}
 }
 
@@ -86,7 +86,7 @@ static void tokenizer_fill_added(struct tokenizer *t, const struct vocab_lists *
 	for (size_t i = 0; i < l->n_added; i++) {
 		const struct vocab_added *a = &l->added[i];
 		struct addtok_entry e = {.id = a->id,
-					 .special = t->vocab.kinds[a->id] == VOCAB_SPECIAL,
+					 .special = t->vocab.tokens->kinds[a->id] == TOKBYTES_SPECIAL,
 					 .lstrip = a->lstrip,
 					 .rstrip = a->rstrip,
 					 .single_word = a->single_word};
@@ -95,9 +95,9 @@ static void tokenizer_fill_added(struct tokenizer *t, const struct vocab_lists *
 		told[a->id] = true;
 	}
 	for (uint32_t i = 0; i < t->vocab.n; i++) {
-		struct addtok_entry e = {.id = i, .special = t->vocab.kinds[i] == VOCAB_SPECIAL};
+		struct addtok_entry e = {.id = i, .special = t->vocab.tokens->kinds[i] == TOKBYTES_SPECIAL};
 
-		if (told[i] || (!e.special && t->vocab.kinds[i] != VOCAB_ADDED)) continue;
+		if (told[i] || (!e.special && t->vocab.tokens->kinds[i] != TOKBYTES_ADDED)) continue;
 		addtok_add(&t->added, e, l->tokens[i].s, l->tokens[i].len);
 	}
 	addtok_sort(&t->added);
@@ -133,8 +133,8 @@ static int tokenizer_fill(struct tokenizer *t, struct vocab_index *index, const 
 	if (rc == ST_OK) rc = tokenizer_check_id(l, "eom", l->eom, err);
 	if (rc != ST_OK) return rc;
 
-	t->family = l->family;
-	if (t->family == VOCAB_CHARS) {
+	t->spelling = l->spelling;
+	if (t->spelling == TOKBYTES_LLAMA) {
 		t->spm = mem_new(struct spm);
 		spm_init(t->spm, &t->vocab);
 	}
@@ -207,7 +207,7 @@ bool tokenizer_add_bos(const struct tokenizer *t)
 
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id)
 {
-	return id < t->vocab.n && t->vocab.kinds[id] == VOCAB_SPECIAL;
+	return id < t->vocab.n && t->vocab.tokens->kinds[id] == TOKBYTES_SPECIAL;
 }
 
 const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n)
@@ -246,7 +246,7 @@ int tokenizer_fit(struct tokenizer *t, uint64_t n_rows, const char *model, struc
 {
 	uint32_t n = t->vocab.n;
 
-	while (n > n_rows && t->vocab.kinds[n - 1] != VOCAB_PLAIN) n--;
+	while (n > n_rows && t->vocab.tokens->kinds[n - 1] != TOKBYTES_PLAIN) n--;
 	if (n > n_rows || n_rows - n > SPARE_ROWS_MAX)
 		return err_set(err, ST_INVALID,
 			       "the tokenizer has %u tokens, but %s has %" PRIu64 " rows of embeddings; expected as many, or up to %d "

@@ -96,7 +96,7 @@ static size_t encode_symbols(struct encode *e, const char *word, size_t len)
 	size_t n = 0;
 
 	mem_reserve(e->ids, e->ids_cap, len);
-	if (t->family == VOCAB_CHARS) return spm_ids(t->spm, &t->vocab, word, len, t->unk, t->unk_fused, e->ids);
+	if (t->spelling == TOKBYTES_LLAMA) return spm_ids(t->spm, &t->vocab, word, len, t->unk, t->unk_fused, e->ids);
 	for (size_t i = 0; i < len; i++) {
 		uint32_t id = t->vocab.byte_ids[(unsigned char)word[i]];
 
@@ -161,7 +161,7 @@ static bool encode_chars(void *ctx, const char *s, size_t len)
 static void encode_plain(struct encode *e, const char *s, size_t len, bool first)
 {
 	const struct tokenizer *t = e->t;
-	bool chars = t->family == VOCAB_CHARS, prefix = t->prefix == VOCAB_PREFIX_ALWAYS;
+	bool chars = t->spelling == TOKBYTES_LLAMA, prefix = t->prefix == VOCAB_PREFIX_ALWAYS;
 	pretok_fn *fn = chars ? encode_chars : encode_word;
 
 	if (t->prefix == VOCAB_PREFIX_UNLESS || (t->prefix == VOCAB_PREFIX_FIRST && first))

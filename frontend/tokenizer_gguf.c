@@ -143,7 +143,7 @@ static int read_ids(const struct gguf *g, struct gguf_lists *f, struct errbuf *e
 		{KEY("eos_token_id"), &f->l.eos},
 		{KEY("eot_token_id"), &f->l.eot},
 		{KEY("eom_token_id"), &f->l.eom},
-		{KEY("unknown_token_id"), f->l.family == VOCAB_CHARS ? &f->l.unk : NULL},
+		{KEY("unknown_token_id"), f->l.spelling == TOKBYTES_LLAMA ? &f->l.unk : NULL},
 		{KEY("padding_token_id"), NULL},
 		{KEY("seperator_token_id"), NULL} /* GGUF's own spelling */,
 		{KEY("mask_token_id"), NULL},
@@ -155,7 +155,7 @@ static int read_ids(const struct gguf *g, struct gguf_lists *f, struct errbuf *e
 	for (size_t i = 0; i < ARRAY_LEN(ids) && rc == ST_OK; i++)
 		rc = read_id(g, ids[i].key, f->l.n_tokens, ids[i].out ? ids[i].out : &unused, err);
 	if (rc == ST_OK) rc = gguf_get_bool_or(g, KEY("add_bos_token"), false, &add_bos, err);
-	if (rc == ST_OK) f->l.add_bos = gguf_find(g, KEY("add_bos_token")) ? add_bos : f->l.family == VOCAB_CHARS ? 1 : -1;
+	if (rc == ST_OK) f->l.add_bos = gguf_find(g, KEY("add_bos_token")) ? add_bos : f->l.spelling == TOKBYTES_LLAMA ? 1 : -1;
 	return rc;
 }
 
@@ -184,12 +184,11 @@ static int read_lists(const struct gguf *g, struct gguf_lists *f, struct errbuf 
 	int rc = gguf_get_str(g, KEY("model"), &kind, err);
 
 	if (rc != ST_OK) return rc;
-	if (!gguf_str_is(kind, "gpt2") && !gguf_str_is(kind, "llama"))
+	if (!tokbytes_spelling_parse(kind, &f->l.spelling))
 		return err_set(err, ST_UNSUPPORTED,
 			       "%s: %s: tokenizer kind \"%s\" is not supported; expected \"gpt2\" (byte-level BPE) or \"llama\" "
 			       "(SentencePiece)",
 			       f->l.file, KEY("model"), quote_short(kind.s, kind.len).text);
-	f->l.family = gguf_str_is(kind, "gpt2") ? VOCAB_BYTES : VOCAB_CHARS;
 	rc = read_strings(g, KEY("tokens"), &f->tokens, &f->l.n_tokens, err);
 	if (rc != ST_OK) return rc;
 	f->l.tokens = f->tokens;
@@ -201,9 +200,9 @@ static int read_lists(const struct gguf *g, struct gguf_lists *f, struct errbuf 
 			       " rows; expected at least one row a token",
 			       f->l.file, KEY("tokens"), f->l.n_tokens, embed->dims[1]);
 	rc = read_types(g, f, err);
-	if (rc == ST_OK) rc = f->l.family == VOCAB_BYTES ? read_merges(g, f, err) : read_scores(g, f, err);
+	if (rc == ST_OK) rc = f->l.spelling == TOKBYTES_GPT2 ? read_merges(g, f, err) : read_scores(g, f, err);
 	if (rc == ST_OK) rc = read_ids(g, f, err);
-	if (rc == ST_OK) rc = f->l.family == VOCAB_BYTES ? read_pre(g, f, err) : read_spaces(g, f, err);
+	if (rc == ST_OK) rc = f->l.spelling == TOKBYTES_GPT2 ? read_pre(g, f, err) : read_spaces(g, f, err);
 	return rc;
 }
 

@@ -16,13 +16,13 @@
 
 /* Never changes once it was made. */
 struct tokenizer {
-	enum vocab_family family;
+	enum tokbytes_spelling spelling;
 	struct vocab vocab;
 	struct addtok added;        /* looked for in the text as it came */
 	struct addtok added_normal; /* and in what is left, once it is normalised */
 	struct textnorm *norm;      /* owned; NULL: no steps */
 	struct pretok *words;       /* owned; NULL: the text is one word */
-	struct spm *spm;            /* owned; VOCAB_CHARS only */
+	struct spm *spm;            /* owned; TOKBYTES_LLAMA only */
 	struct bpe bpe;
 	enum vocab_prefix prefix;
 	bool whole_words, strip_first, unk_fused;

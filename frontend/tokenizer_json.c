@@ -50,7 +50,7 @@ static void json_lists_release(struct json_lists *j)
 
 static bool is_byte_name(const char *s)
 {
-	return strlen(s) == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>';
+	return strlen(s) == 6 && memcmp(s, "<0x", 3) == 0 && strspn(s + 3, "0123456789ABCDEFabcdef") == 2 && s[5] == '>';
 }
 
 static int put_token(struct json_lists *j, const struct tokfile_place *p, uint32_t id, struct gguf_str text, int32_t type)
@@ -282,7 +282,7 @@ static int read_steps(struct json_lists *j, const struct tokfile_place *root)
 	if (rc == ST_OK) rc = tokfile_read_postprocessor(&post, s);
 	if (rc == ST_OK) rc = tokfile_read_decoder(&decoder, s);
 	if (rc != ST_OK) return rc;
-	j->l.family = s->is_byte_level ? VOCAB_BYTES : VOCAB_CHARS;
+	j->l.spelling = s->is_byte_level ? TOKBYTES_GPT2 : TOKBYTES_LLAMA;
 	if (!s->is_byte_level && !s->has_mark_replace && !s->has_metaspace)
 		return tokfile_fail(&pre, ST_UNSUPPORTED,
 				    "expected a ByteLevel step (byte-level BPE), or spaces that become U+2581 by a Metaspace step or "

@@ -7,17 +7,12 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 #include "common/gguf.h"
+#include "common/tokbytes.h"
 
 struct pretok;
 struct textnorm;
 
 #define VOCAB_SPACE "\xe2\x96\x81" /* U+2581, SentencePiece's spelling of a space */
-
-/* How tokens are spelled in files, and so what a text is made of before merging. */
-enum vocab_family {
-	VOCAB_BYTES, /* byte-level BPE: each byte is one printable character, "\xc4\xa0the" is " the" */
-	VOCAB_CHARS, /* SentencePiece: characters; U+2581 is a space, <0xNN> a byte that no character's token covers */
-};
 
 struct vocab_merge {
 	struct gguf_str left, right; /* spelled */
@@ -46,13 +41,13 @@ struct vocab_lists {
 	const char *file;       /* for messages */
 	const char *key_tokens; /* where the file has its tokens and merges, for messages; NULL: GGUF's keys */
 	const char *key_merges;
-	enum vocab_family family;
+	enum tokbytes_spelling spelling;
 	const struct gguf_str *tokens; /* one without text is none: its id is never made and stands for nothing */
 	size_t n_tokens;
 	const int32_t *types; /* GGUF's numbers, n_tokens of them; NULL: all are normal */
 	const struct vocab_merge *merges; /* the most important first */
 	size_t n_merges;
-	const float *scores;             /* VOCAB_CHARS without merges: the better joins first */
+	const float *scores;             /* TOKBYTES_LLAMA without merges: the better joins first */
 	const struct vocab_added *added; /* NULL: special and user-defined tokens by their own texts */
 	size_t n_added;
 	const char *pre;       /* name of the pre-tokenizer expressions, "smollm"; NULL: words */
@@ -73,13 +68,6 @@ struct vocab_lists {
 /* Merges may be written as "left right"; false when no space stands between two tokens. */
 bool vocab_split_merge(struct gguf_str text, struct vocab_merge *out);
 
-enum vocab_kind {
-	VOCAB_PLAIN,   /* made by merges */
-	VOCAB_SPECIAL, /* control: recognised where the caller allows it */
-	VOCAB_ADDED,   /* user-defined: recognised everywhere */
-	VOCAB_UNUSED,  /* never made from text */
-};
-
 /* Open hash table of token ids; the caller compares. */
 struct vocab_table {
 	uint32_t *slots; /* id + 1; 0: free */
@@ -88,11 +76,9 @@ struct vocab_table {
 
 struct vocab {
 	uint32_t n;
-	char *bytes;              /* of all tokens, one after the other */
-	uint32_t *offs;           /* n + 1 positions in bytes */
-	uint8_t *kinds;           /* enum vocab_kind */
+	struct tokbytes *tokens;  /* their bytes and kinds */
 	size_t token_len_max;     /* bytes of the longest token, at least 1 */
-	struct vocab_table plain; /* plain tokens by their bytes, but not VOCAB_CHARS' tokens of single bytes */
+	struct vocab_table plain; /* plain tokens by their bytes, but not SentencePiece's tokens of single bytes */
 	uint32_t byte_ids[256];   /* TOKEN_NONE: the vocabulary has no token for the byte */
 };
 
@@ -111,8 +97,7 @@ uint32_t vocab_index_find(const struct vocab_index *index, const char *text, siz
 
 static inline const char *vocab_bytes(const struct vocab *v, uint32_t id, size_t *len)
 {
-	*len = v->offs[id + 1] - v->offs[id];
-	return v->bytes + v->offs[id];
+	return tokbytes_of(v->tokens, id, len);
 }
 
 /* The plain token with exactly these bytes, or TOKEN_NONE. */
