@@ -57,11 +57,12 @@ static uint32_t dfaregex_add(struct dfaregex *d, const struct regexc *x, uint32_
 
 static uint32_t dfaregex_repeat(struct dfaregex *d, const struct regexc *x, uint32_t next)
 {
-	uint32_t end = next, i, loop;
+	uint32_t end = next, i, loop, body;
 
 	if (x->max == GRAM_NO_END) {
 		loop = dfaregex_part(d, DFAREGEX_SPLIT, next, next);
-		d->parts[loop].b = dfaregex_add(d, x->parts[0], loop);
+		body = dfaregex_add(d, x->parts[0], loop); /* which moves the parts */
+		d->parts[loop].b = body;
 		next = loop;
 	} else {
 		for (i = x->min; i < x->max && gramctx_is_ok(d->g); i++)

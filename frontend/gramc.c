@@ -106,8 +106,16 @@ int gramc_schema(struct strbuf *out, const json_t *schema, const struct gramc_op
 	struct gramctx g;
 	uint32_t body = gramc_begin(&g, o, err);
 
+	struct errbuf finish_err = {{0}};
+	int rc;
+
 	schemac_compile(&g, schema, body);
-	return gramc_finish(&g, out, body, true);
+	g.err = &finish_err;
+	if (g.rc) return gramc_finish(&g, out, body, true);
+	rc = gramc_finish(&g, out, body, true);
+	/* It speaks of rules, which the schema's author knows nothing of. */
+	if (rc == ST_INVALID) return err_set(err, rc, "no value is valid for the schema");
+	return rc ? err_set(err, rc, "%s", finish_err.text) : rc;
 }
 
 int gramc_regex(struct strbuf *out, const char *text, size_t len, const struct gramc_opts *o, struct errbuf *err)

@@ -17,6 +17,8 @@
 struct gramc_opts {
 	size_t bytes_max;      /* of the wire form; at most LIMIT_GRAMMAR_BYTES */
 	bool any_whitespace;   /* JSON: a little whitespace is allowed between tokens; else none but ", " and ": " */
+	bool exact_types;      /* schemas: one that describes members and has no "type" allows other values too, as the standard has it;
+				* otherwise it means an object, as its author does */
 	/* The output begins with free text up to and with this marker, then comes the grammar (reasoning, "</think>"); NULL: no. */
 	const char *after;
 	bool may_skip_after;   /* the free text may be missing when the output does not begin with `<think>` */

@@ -51,6 +51,11 @@ build/tests/tinymodel: build/obj/tests/e2e/tinymodel.o $(TEST_LIB_OBJS:$(B)/%=bu
 	@echo "  LD $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
+build/tests/gramtool: build/obj/tests/e2e/gramtool.o $(TEST_LIB_OBJS:$(B)/%=build/%) build/lib/libsluice.a
+	@mkdir -p $(@D)
+	@echo "  LD $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+
 $(VENV)/.done: tests/e2e/requirements.txt
 	@echo "  PY $(VENV)"
 	@rm -rf $(VENV)
