@@ -3,14 +3,14 @@
  *
  * One request is run alone, and then in every other way that a scheduler may choose: chunked at every size, beside
  * random neighbours, preempted, from shared blocks, in scattered blocks, with more threads; on every level of the
- * kernels that this processor has. The hashes of its logits and its drawn tokens must always be the same. A tiny random
- * model by default;
- * `--all` does the same with the default model. */
+ * kernels that this processor has; plain, and with penalties, biases, allowed tokens and a grammar. The hashes of its logits and its
+ * drawn tokens must always be the same. A tiny random model by default; `--all` does the same with the default model. */
 #include "tests/support/stepper.h"
 #include "tests/support/test_file.h"
 #include "tests/support/tiny_llama.h"
 
 #include "common/mem.h"
+#include "proto/gram.h"
 #include "worker/engine.h"
 
 #include <setjmp.h>
@@ -68,11 +68,41 @@ struct rig {
 	struct stepper s;
 	uint32_t prompt[PROMPT];
 	uint32_t n_tokens; /* vocabulary */
+	bool rich;         /* the request is drawn with everything that there is */
+	uint32_t stop, bias_ids[3], *allowed;
+	struct strbuf grammar;
 	struct neighbour {
 		uint32_t tokens[PROMPT];
 		uint32_t n, at; /* tokens of the prompt; position that runs next; n == 0: no such sequence */
 	} neighbours[NEIGHBOURS];
 };
+
+/* Any text of five bytes or more. */
+static void rig_make_grammar(struct strbuf *out)
+{
+	struct gramb *b = gramb_new(MIB);
+	uint32_t rule = gramb_rule(b), state = gramb_start(b, rule), next;
+	struct errbuf err;
+
+	for (int i = 0; i < 5; i++, state = next) {
+		next = gramb_state(b, rule);
+		gramb_byte(b, state, 0, 255, next);
+	}
+	gramb_byte(b, state, 0, 255, state);
+	gramb_final(b, state);
+	strbuf_init(out, MIB);
+	if (gramb_finish(b, out, NULL, NULL, &err) != ST_OK) fail_msg("%s", err.text);
+	gramb_free(b);
+}
+
+static void rig_make_lists(struct rig *r)
+{
+	rig_make_grammar(&r->grammar);
+	r->allowed = mem_array(uint32_t, r->n_tokens);
+	for (uint32_t i = 0; i < r->n_tokens; i++) r->allowed[i] = i;
+	r->stop = 2;
+	for (uint32_t i = 0; i < 3; i++) r->bias_ids[i] = 40 * i + 3;
+}
 
 static void rig_open(struct rig *r, const char *path, uint32_t threads, enum klevel level, enum kact act)
 {
@@ -95,12 +125,15 @@ static void rig_open(struct rig *r, const char *path, uint32_t threads, enum kle
 	r->n_tokens = engine_shape(r->e)->n_tokens;
 	rng = 7;
 	for (uint32_t i = 0; i < PROMPT; i++) r->prompt[i] = rnd(r->n_tokens);
+	rig_make_lists(r);
 }
 
 static void rig_close(struct rig *r)
 {
 	engine_free(r->e);
 	stepper_release(&r->s);
+	strbuf_release(&r->grammar);
+	free(r->allowed);
 }
 
 static void rig_step(struct rig *r, struct msg_step_result *out)
@@ -109,11 +142,32 @@ static void rig_step(struct rig *r, struct msg_step_result *out)
 	stepper_next(&r->s);
 }
 
+static void rig_enrich(const struct rig *r, struct stepper_params *p)
+{
+	static const float bias[] = {3, -4, 2.5f};
+
+	p->repetition = 1.3f;
+	p->presence = 0.4f;
+	p->frequency = 0.7f;
+	p->n_bias = ARRAY_LEN(bias);
+	p->bias_ids = r->bias_ids;
+	p->bias_values = bias;
+	p->n_allowed = r->n_tokens * 3 / 4;
+	p->allowed_ids = r->allowed;
+	p->n_output_min = 4;
+	p->n_stop = 1;
+	p->stop_ids = &r->stop;
+	p->n_output_max = PROMPT + OUTPUT; /* a neighbour's output is never at its end */
+	p->grammar = r->grammar.data;
+	p->n_grammar = (uint32_t)r->grammar.len;
+}
+
 /* Neighbours in slots 1..: some begin, all run a part of their prompt or draw a token, some end. */
 static void rig_stir(struct rig *r)
 {
 	struct stepper_params p = {.temperature = 1, .top_p = 1, .seed = 5};
 
+	if (r->rich) rig_enrich(r, &p);
 	for (uint32_t i = 0; i < NEIGHBOURS; i++) {
 		struct neighbour *nb = &r->neighbours[i];
 		uint32_t n;
@@ -146,10 +200,13 @@ static void rig_shuffle(uint32_t blocks[SEQ_BLOCKS], bool scattered)
 	}
 }
 
-static struct stepper_params rig_params(const struct way *w)
+static struct stepper_params rig_params(const struct rig *r, const struct way *w)
 {
-	return (struct stepper_params){
-		.temperature = 0.8f, .top_p = 0.95f, .seed = 42, .n_logprobs = w->logprobs ? 6 : 0};
+	struct stepper_params p = {.temperature = 0.8f, .top_p = 0.95f, .seed = 42, .n_logprobs = w->logprobs ? 6 : 0};
+
+	if (r->rich) rig_enrich(r, &p);
+	p.n_prompt_logprobs = w->logprobs && r->rich ? 3 : 0;
+	return p;
 }
 
 /* Runs positions [from, to) of slot 0, the last with a draw, in chunks. */
@@ -168,7 +225,7 @@ static void rig_record(const struct msg_step_result *res, struct outcome *o)
 {
 	for (uint32_t i = 0; i < res->slots.n; i++) {
 		if (col_u32(res->slots, i) != 0) continue;
-		assert_int_not_equal(col_u32(res->tokens, i), UINT32_MAX);
+		assert_true(col_u32(res->tokens, i) < TOKEN_FAILED);
 		o->tokens[o->n] = col_u32(res->tokens, i);
 		o->hashes[o->n++] = col_u64(res->hashes, i);
 		return;
@@ -190,7 +247,7 @@ static void rig_fill_shared(struct rig *r, const uint32_t blocks[SEQ_BLOCKS], co
 
 static struct outcome rig_request(struct rig *r, const struct way *w)
 {
-	struct stepper_params p = rig_params(w);
+	struct stepper_params p = rig_params(r, w);
 	uint32_t blocks[SEQ_BLOCKS], cached = w->shared ? PROMPT / KBLOCK_LEN * KBLOCK_LEN : 0;
 	uint32_t tokens[PROMPT + OUTPUT];
 	struct msg_step_result res;
@@ -235,7 +292,7 @@ static void expect_same(const struct outcome *want, const struct outcome *got, c
 }
 
 /* large: a model that makes tokens of neighbours dear. */
-static void all_ways(const char *path, enum klevel level, enum kact act, bool every_chunk, bool large)
+static void all_ways(const char *path, enum klevel level, enum kact act, bool every_chunk, bool large, bool rich)
 {
 	static const uint32_t chunks[] = {17, 1, 3, 8, 15, 33, 69};
 	uint32_t n_chunks = every_chunk ? PROMPT : SLOW ? 2 : ARRAY_LEN(chunks);
@@ -244,12 +301,21 @@ static void all_ways(const char *path, enum klevel level, enum kact act, bool ev
 
 	rig_open(&r, path, 1, level, act);
 	want = rig_request(&r, &(struct way){0});
+	if (rich) {
+		struct outcome plain = want;
+
+		r.rich = true;
+		want = rig_request(&r, &(struct way){0});
+		assert_memory_not_equal(plain.tokens, want.tokens, sizeof(want.tokens)); /* it makes a difference */
+		assert_int_equal(plain.hashes[0], want.hashes[0]);                       /* but not to the logits */
+	}
 	for (uint32_t threads = 1; threads <= 2; threads++) {
 		uint32_t i = 0;
 
 		if (threads == 2) {
 			rig_close(&r);
 			rig_open(&r, path, 2, level, act);
+			r.rich = rich;
 			got = rig_request(&r, &(struct way){0});
 			expect_same(&want, &got, "threads", 2);
 		}
@@ -319,8 +385,9 @@ static void logits_depend_on_the_request_alone(void **state)
 				break; /* slow, and the others' oracle */
 			path = tiny_path(types[i]);
 
-			all_ways(path, level, KACT_Q8, !SLOW && i == 0 && level == level_max(), false);
-			if (i == 0) all_ways(path, level, KACT_F32, false, false);
+			all_ways(path, level, KACT_Q8, !SLOW && i == 0 && level == level_max(), false, false);
+			if (i == 0) all_ways(path, level, KACT_F32, false, false, false);
+			if (i == 0) all_ways(path, level, KACT_Q8, false, false, true);
 			free(path);
 		}
 		print_message("%s: the same bits\n", klevel_name(level));
@@ -337,8 +404,9 @@ static void logits_depend_on_the_request_alone_real_model(void **state)
 		print_message("SKIPPED: %s is not there\n", MODEL_FILE);
 		skip();
 	}
-	all_ways(MODEL_FILE, level_max(), KACT_Q8, true, true);
-	all_ways(MODEL_FILE, level_max(), KACT_F32, false, true);
+	all_ways(MODEL_FILE, level_max(), KACT_Q8, true, true, false);
+	all_ways(MODEL_FILE, level_max(), KACT_F32, false, true, false);
+	all_ways(MODEL_FILE, level_max(), KACT_Q8, false, true, true);
 }
 
 /* ---- loading ---- */
