@@ -53,6 +53,7 @@ const char *draw_look(const struct draw_env *env, const struct msg_step *m, uint
 	if (col_u32(m->added_n_grammar, i) > LIMIT_GRAMMAR_BYTES) return "a grammar is too long";
 	if (col_u32(m->added_n_logprobs, i) > 1 + KTOP_MAX || col_u32(m->added_n_prompt_logprobs, i) > 1 + KTOP_MAX)
 		return "too many log-probabilities are wanted";
+	if (kind != REQUEST_GENERATE && col_u32(m->added_n_prompt_logprobs, i)) return "a pooling sequence wants log-probabilities";
 	if (!draw_take(&at->tokens, col_u32(m->added_n_tokens, i), m->added_tokens) ||
 	    !draw_take(&at->stop, n_stop, m->added_stop_ids) || !draw_take(&at->bias, n_bias, m->added_bias_ids) ||
 	    !draw_take(&at->allowed, n_allowed, m->added_allowed_ids) ||

@@ -138,6 +138,133 @@ static void a_step_becomes_arrays(void **state)
 	box_close(&x);
 }
 
+/* Drawn rows first, then those of prompts' log-probabilities, then those that are pooled. */
+static void wanted_rows_lie_in_groups(void **state)
+{
+	struct stepper_params draw = stepper_greedy(), score = stepper_greedy(), mean = stepper_greedy(), last = stepper_greedy();
+	static const uint32_t want[] = {2, 4, 5, 6, 8, 9, 10, 14};
+	struct box x;
+
+	box_open(&x);
+	score.n_prompt_logprobs = 3;
+	score.n_prompt_known = 2;
+	mean.kind = REQUEST_POOL_MEAN;
+	last.kind = REQUEST_POOL_LAST;
+	stepper_add(&x.s, 7, ten, 3, 3, &draw);
+	stepper_add(&x.s, 5, ten, 6, 5, &score); /* five prompt tokens and an output token */
+	stepper_add(&x.s, 1, ten, 4, 4, &mean);
+	stepper_add(&x.s, 0, ten, 4, 4, &last);
+	for (uint32_t i = 0; i < 8; i++)
+		if (i == 7 || i == 5 || i <= 1) stepper_grow_range(&x.s, i, i, 1);
+	stepper_run(&x.s, 7, 0, 3, true);  /* rows 0 to 2 */
+	stepper_run(&x.s, 5, 0, 5, false); /* 3 to 7 */
+	stepper_run(&x.s, 1, 0, 3, false); /* 8 to 10 */
+	stepper_run(&x.s, 0, 0, 4, true);  /* 11 to 14 */
+	box_take(&x);
+	assert_int_equal(x.run.n_draw, 1);
+	assert_int_equal(x.run.n_score, 3); /* of positions 2 to 4 */
+	assert_int_equal(x.run.n_out, ARRAY_LEN(want));
+	for (uint32_t i = 0; i < ARRAY_LEN(want); i++) assert_int_equal(run_u32s(&x, x.run.out_rows)[i], want[i]);
+	assert_int_equal(x.run.n_scores, 1);
+	assert_int_equal(x.run.scores[0].slot, 5);
+	assert_int_equal(x.run.scores[0].start, 2);
+	assert_int_equal(x.run.scores[0].n, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_true(run_params(&x, 1 + i)->is_given && run_params(&x, 1 + i)->want_logprob);
+		assert_int_equal(run_params(&x, 1 + i)->given, ten[2 + i]);
+		assert_int_equal(run_params(&x, 1 + i)->n_top, 2);
+	}
+	assert_int_equal(x.run.n_pools, 2);
+	assert_int_equal(x.run.pools[0].row, 4);
+	assert_int_equal(x.run.pools[0].n, 3);
+	assert_false(x.run.pools[0].is_last);
+	assert_int_equal(x.run.pools[1].row, 7);
+	assert_int_equal(x.run.pools[1].n, 1);
+	assert_true(x.run.pools[1].is_last);
+	assert_int_equal(x.run.n_parts, 2); /* of PART_ROWS rows */
+	assert_int_equal(x.run.parts[1].row, 2);
+	assert_int_equal(x.run.parts[1].n, 2);
+
+	/* What follows has nothing of the prompt to give. */
+	stepper_run(&x.s, 5, 5, 1, true);
+	box_take(&x);
+	assert_int_equal(x.run.n_score, 0);
+	assert_int_equal(x.run.n_draw, 1);
+	box_close(&x);
+}
+
+static void states_are_added_up(void **state)
+{
+	static const float a[DIM] = {1, 2, 3}, c[DIM] = {3, 6, 4};
+	struct stepper_params mean = stepper_greedy();
+	float out[DIM];
+	struct box x;
+
+	box_open(&x);
+	mean.kind = REQUEST_POOL_MEAN;
+	stepper_add(&x.s, 1, ten, 2, 2, &mean);
+	stepper_grow_range(&x.s, 1, 0, 1);
+	stepper_run(&x.s, 1, 0, 1, false);
+	box_take(&x);
+	batch_pool_add(x.b, &x.run.pools[0], a);
+	stepper_run(&x.s, 1, 1, 1, true);
+	box_take(&x);
+	batch_pool_add(x.b, &x.run.pools[0], c);
+	batch_pool_result(x.b, &x.run.pools[0], out);
+	assert_true(out[0] == 2 && out[1] == 4 && out[2] == 3.5f);
+	/* A sequence in the same slot begins with nothing. */
+	stepper_remove(&x.s, 1);
+	stepper_add(&x.s, 1, ten, 1, 1, &mean);
+	stepper_grow_range(&x.s, 1, 0, 1);
+	stepper_run(&x.s, 1, 0, 1, true);
+	box_take(&x);
+	batch_pool_add(x.b, &x.run.pools[0], c);
+	batch_pool_result(x.b, &x.run.pools[0], out);
+	assert_memory_equal(out, c, sizeof(c));
+	box_close(&x);
+}
+
+/* Long lists go in parts of their own; the words of a part fit what is planned for them. */
+static void long_lists_make_more_parts(void **state)
+{
+	enum { N = LIMIT_BIAS };
+	static uint32_t ids[N];
+	static float values[N];
+	struct stepper_params p = stepper_greedy();
+	struct batch_limits limits = {.n_blocks = BLOCKS,
+				      .positions = POSITIONS,
+				      .batched_tokens_max = TOKENS_MAX,
+				      .seqs_max = SEQS_MAX,
+				      .dim = DIM,
+				      .part_rows = SEQS_MAX,
+				      .extra_words = 2 * 2 * N + 10,
+				      .env = {.vocab = VOCAB}};
+	struct box x;
+
+	for (uint32_t i = 0; i < N; i++) values[i] = (float)(ids[i] = i % VOCAB);
+	x.b = batch_new(&limits);
+	stepper_init(&x.s);
+	p.n_bias = N;
+	p.bias_ids = ids;
+	p.bias_values = values;
+	for (uint32_t i = 0; i < SEQS_MAX; i++) {
+		stepper_add(&x.s, i, ten, 1, 1, &p);
+		stepper_grow_range(&x.s, i, i, 1);
+		stepper_run(&x.s, i, 0, 1, true);
+	}
+	box_take(&x);
+	assert_int_equal(x.run.n_parts, 2);
+	for (uint32_t i = 0; i < SEQS_MAX; i++) {
+		const struct batch_part *part = &x.run.parts[i / 2];
+
+		assert_int_equal(part->n, 2);
+		assert_true(part->n_extra <= limits.extra_words);
+		assert_int_equal(run_params(&x, i)->bias_at, i % 2 * 2 * N);
+		assert_int_equal(x.run.extra[part->extra_at + run_params(&x, i)->bias_at + 2 * 99], 99);
+	}
+	box_close(&x);
+}
+
 /* Before each bad step: slot 0 holds ten tokens and block 0, slot 1 the same and five blocks. */
 typedef void bad_step(struct stepper *s, struct msg_step *m);
 
@@ -345,6 +472,49 @@ static void bad_sample(struct stepper *s, struct msg_step *m)
 	m->run_sample = view_of(two, 1);
 }
 
+static void bad_mean(struct stepper *s, struct msg_step *m)
+{
+	struct stepper_params p = stepper_greedy();
+
+	p.kind = REQUEST_POOL_MEAN;
+	add(s, 5, 3, 3, p);
+	stepper_grow_range(s, 5, 0, 1);
+	stepper_run(s, 5, 1, 2, true);
+}
+
+static void bad_extra_columns(struct stepper *s, struct msg_step *m)
+{
+	add(s, 5, 3, 3, stepper_greedy());
+	*m = *stepper_message(s);
+	m->added_n_grammar.n = 0;
+}
+
+static void bad_joined(struct stepper *s, struct msg_step *m)
+{
+	static const uint32_t more[1] = {1};
+
+	add(s, 5, 3, 3, stepper_greedy());
+	*m = *stepper_message(s);
+	m->added_allowed_ids = view_of(more, 1);
+}
+
+static void bad_pooling(struct stepper *s, struct msg_step *m)
+{
+	struct stepper_params p = stepper_greedy();
+
+	p.kind = REQUEST_POOL_MEAN;
+	p.n_prompt_logprobs = 1; /* its rows would be wanted twice */
+	add(s, 5, 3, 3, p);
+}
+
+static void bad_kind(struct stepper *s, struct msg_step *m)
+{
+	struct stepper_params p = stepper_greedy();
+
+	p.kind = 3;
+	add(s, 5, 3, 3, p);
+}
+
 static const struct {
 	bad_step *make;
 	const char *why; /* part of batch_why() */
@@ -381,6 +551,11 @@ static const struct {
 	{bad_columns, "different lengths"},
 	{bad_counts, "more elements than its column"},
 	{bad_sample, "run_sample"},
+	{bad_mean, "a mean does not go on"},
+	{bad_extra_columns, "different lengths"},
+	{bad_joined, "more elements than the lists"},
+	{bad_kind, "no known kind"},
+	{bad_pooling, "wants log-probabilities"},
 };
 
 static void bad_steps_change_nothing(void **state)
@@ -430,6 +605,7 @@ static uint32_t rnd(uint32_t n)
 static void random_step(struct stepper *s)
 {
 	static const uint32_t stop[3] = {1, 2, 3};
+	static const float bias[3] = {1, -1, 50};
 	static uint32_t tokens[POSITIONS];
 
 	for (uint32_t i = 0; i < 1 + rnd(3); i++) {
@@ -437,7 +613,18 @@ static void random_step(struct stepper *s)
 					   .top_p = (float)(1 + rnd(4)) / 4,
 					   .n_logprobs = rnd(23),
 					   .n_stop = rnd(4),
-					   .stop_ids = stop};
+					   .stop_ids = stop,
+					   .n_output_min = rnd(9),
+					   .kind = rnd(4) ? REQUEST_GENERATE : rnd(3),
+					   .repetition = (float)rnd(3) / 2,
+					   .presence = (float)rnd(3) - 1,
+					   .n_bias = rnd(4),
+					   .bias_ids = stop,
+					   .bias_values = bias,
+					   .n_allowed = rnd(4),
+					   .allowed_ids = stop,
+					   .n_prompt_logprobs = rnd(2) ? rnd(22) : 0,
+					   .n_prompt_known = rnd(9)};
 		uint32_t slot = rnd(6), n = rnd(POSITIONS);
 
 		for (uint32_t k = 0; k < n; k++) tokens[k] = rnd(VOCAB);
@@ -464,6 +651,37 @@ static void damage(struct stepper *s)
 		break;
 	default:
 		((uint8_t *)c->data)[rnd(c->n * c->size)] ^= (uint8_t)(1 << rnd(8));
+	}
+}
+
+/* Rows, parts and lists lie within what was made for them. */
+static void check_wanted(const struct box *x)
+{
+	static const float state[DIM] = {1, 2, 3};
+	uint32_t row = 0;
+
+	for (uint32_t k = 0; k < x->run.n_out; k++) assert_true(run_u32s(x, x->run.out_rows)[k] < x->run.n_tokens);
+	for (uint32_t k = 0; k < x->run.n_parts; k++) {
+		const struct batch_part *p = &x->run.parts[k];
+
+		assert_int_equal(p->row, row);
+		assert_true(p->n > 0 && p->n <= PART_ROWS && p->n_extra <= batch_extra_words(VOCAB, POSITIONS, PART_ROWS));
+		for (; row < p->row + p->n; row++) {
+			const struct ksample *s = run_params(x, row);
+
+			assert_true(!s->has_mask || s->mask_at + (VOCAB + 31) / 32 <= p->n_extra);
+			assert_true(!s->n_seen || s->seen_at + 2 * s->n_seen <= p->n_extra);
+			assert_true(!s->n_bias || s->bias_at + 2 * s->n_bias <= p->n_extra);
+			assert_true(!s->n_banned || s->banned_at + s->n_banned <= p->n_extra);
+			assert_true(!s->is_given || s->given < VOCAB);
+		}
+	}
+	assert_int_equal(row, x->run.n_draw + x->run.n_score);
+	for (uint32_t k = 0; k < x->run.n_pools; k++) {
+		const struct batch_pool *p = &x->run.pools[k];
+
+		assert_true(p->row >= row && p->row + p->n <= x->run.n_out);
+		for (uint32_t i = 0; i < p->n; i++) batch_pool_add(x->b, p, state);
 	}
 }
 
@@ -495,6 +713,7 @@ static void damaged_steps_never_break_it(void **state)
 			assert_true(run_u32s(&x, x.run.block_tables)[k] < BLOCKS);
 		for (uint32_t k = 0; k < x.run.n_draw; k++)
 			batch_append(x.b, &x.run, k, rnd(2) ? rnd(2 * VOCAB) : UINT32_MAX);
+		check_wanted(&x);
 	}
 	box_close(&x);
 	assert_true(n_ok > 2000 && n_bad > 2000);
@@ -504,6 +723,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_step_becomes_arrays),
+		cmocka_unit_test(wanted_rows_lie_in_groups),
+		cmocka_unit_test(states_are_added_up),
+		cmocka_unit_test(long_lists_make_more_parts),
 		cmocka_unit_test(bad_steps_change_nothing),
 		cmocka_unit_test(damaged_steps_never_break_it),
 	};
