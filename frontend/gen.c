@@ -37,6 +37,7 @@ struct gen {
 	size_t held;
 	uint64_t started_ns, written_ns;
 	bool is_stream;
+	bool echo_only;             /* what is drawn (at least one token must be) is not answered */
 	bool begun;                 /* stream: headers are out */
 	struct apierr error;        /* status 0: none */
 };
@@ -187,6 +188,7 @@ static struct gen *gen_new(struct api *a, struct http_request *r, const struct p
 	g->api = a;
 	g->req = r;
 	g->is_stream = p->params.stream;
+	g->echo_only = p->params.echo_only;
 	g->n_prompts = (uint32_t)p->n_prompts;
 	g->n = (uint32_t)p->params.n;
 	g->best_of = (uint32_t)p->params.best_of;
@@ -315,13 +317,15 @@ static void gen_choice_ended(struct gen_choice *c)
 bool gen_on_token(void *ctx, void *owner, const struct live_token *t)
 {
 	struct gen_choice *c = owner;
-	bool found;
+	bool found = false;
 
 	gen_observe(c);
 	if (c->text.n_output == 0) c->n_cached = live_n_cached(c->live);
 	if (t->n_top > 0 && t->top_logprobs.n > 0) c->logprob_sum += (double)col_f32(t->top_logprobs, 0);
-	answer_token(&c->gen->answer, c->answer, t);
-	found = choice_push(&c->text, t->id);
+	if (!c->gen->echo_only) {
+		answer_token(&c->gen->answer, c->answer, t);
+		found = choice_push(&c->text, t->id);
+	}
 	gen_hold(c);
 	gen_choice_due(c);
 	if (found) gen_choice_ended(c); /* lives cancels it */
@@ -358,7 +362,7 @@ void gen_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, st
 	} else if (finish == FINISH_ABORT) {
 		(void)apierr_set(&g->error, 500, NULL, "The engine ended the request before it was complete.");
 	} else {
-		choice_finish(&c->text, finish);
+		choice_finish(&c->text, g->echo_only ? FINISH_LENGTH : finish);
 		gen_hold(c);
 	}
 	gen_choice_ended(c);

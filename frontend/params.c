@@ -100,6 +100,18 @@ static bool read_salt(struct params *p, const struct param *row, const json_t *j
 	return true;
 }
 
+static bool read_output_max(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
+{
+	int64_t v;
+
+	/* 0 makes sense only where something else is answered than what is drawn. */
+	if (!params_whole(j, &v) || v < 0) return params_wrong(e, row->name, row->what);
+	if (v == 0 && (p->endpoint != PARAMS_TEXT || !json_is_true(json_object_get(p->body, "echo")))) return params_wrong(e, row->name, row->what);
+	p->output_max = v;
+	p->echo_only = v == 0;
+	return true;
+}
+
 static bool read_seed(struct params *p, const struct param *row, const json_t *j, struct apierr *e)
 {
 	if (!params_whole(j, &p->seed)) return params_wrong(e, row->name, row->what);
@@ -316,8 +328,8 @@ static bool read_modalities(struct params *p, const struct param *row, const jso
  * and max_completion_tokens, which wins, after max_tokens. What constrains the output is in params_format.c, tools in toolspec.c. */
 static const struct param params_table[] = {
 	CUSTOM("model", BOTH, read_model, "a string"),
-	WHOLE("max_tokens", BOTH, output_max, 1, 9.3e18, "a whole number of at least 1"),
-	WHOLE("max_completion_tokens", BOTH, output_max, 1, 9.3e18, "a whole number of at least 1"),
+	CUSTOM("max_tokens", BOTH, read_output_max, "a whole number of at least 1"),
+	CUSTOM("max_completion_tokens", BOTH, read_output_max, "a whole number of at least 1"),
 	WHOLE("min_tokens", BOTH, output_min, 0, 9.3e18, "a whole number of at least 0"),
 	NUMBER("temperature", BOTH, temperature, 0, 100, "a number from 0 to 100"),
 	CUSTOM("top_p", BOTH, read_top_p, "a number above 0 and at most 1"),

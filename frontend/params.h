@@ -37,6 +37,7 @@ struct params {
 	size_t model_len;
 
 	int64_t output_max;        /* 0: not given */
+	bool echo_only;            /* text: max_tokens 0 with echo: the prompt alone, for its log-probabilities */
 	int64_t output_min;
 	double temperature, top_p, min_p;
 	int64_t top_k;             /* 0: off */

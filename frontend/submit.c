@@ -71,7 +71,7 @@ void submit_init(struct submit *s, const struct prep *p, const struct choice_rul
 	struct msg_submit *m = &s->m;
 
 	memset(s, 0, sizeof(*s));
-	s->wanted = q->output_max > 0 ? (uint64_t)q->output_max : q->endpoint == PARAMS_CHAT ? 0 : SUBMIT_COMPLETION_TOKENS;
+	s->wanted = q->echo_only ? 1 : q->output_max > 0 ? (uint64_t)q->output_max : q->endpoint == PARAMS_CHAT ? 0 : SUBMIT_COMPLETION_TOKENS;
 	s->output_min = (uint64_t)q->output_min;
 	submit_sampling(m, q);
 	submit_bias(s, q->logit_bias);

@@ -164,6 +164,40 @@ def test_more_choices_than_the_server_holds(start, tiny):
     assert len(s.post(TEXT, {"prompt": "x", "n": 4, "max_tokens": 4}).json()["choices"]) == 4
 
 
+@pytest.mark.parametrize("n", [0, -1, 1000000, 1.5, "2"])
+@pytest.mark.parametrize("name", ["n", "best_of"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_senseless_numbers_are_refused_before_anything_starts(server, name, n, stream):
+    for path, body in ((TEXT, {"prompt": "x"}), (CHAT, {"messages": HELLO})):
+        r = server.post(path, {**body, name: n, "stream": stream})
+        assert r.status == 400 and r.error()["param"] == name, r
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("path", [TEXT, CHAT])
+def test_chunks_please_strict_clients(server, path, n):
+    st = server.stream("x" if path == TEXT else HELLO, path, n=n, max_tokens=6, ignore_eos=True, stream_options={"include_usage": True})
+    for _ in st:
+        pass
+    st.conn.close()
+    *events, last = st.events
+    assert len({(e["id"], e["object"], e["created"], e["model"]) for e in st.events}) == 1
+    assert last["choices"] == [] and last["usage"]["completion_tokens"] == 6 * n
+    reasons = {}
+    for e in events:
+        assert len(e["choices"]) == 1 and e["usage"] is None
+        c = e["choices"][0]
+        assert c["index"] not in reasons and 0 <= c["index"] < n and "finish_reason" in c and "logprobs" in c
+        if c["finish_reason"]:
+            reasons[c["index"]] = c["finish_reason"]
+        if path == CHAT:
+            assert isinstance(c["delta"], dict) and c["delta"].get("role", "assistant") == "assistant"
+            assert c["delta"] != {} or c["finish_reason"]
+        else:
+            assert isinstance(c["text"], str)
+    assert sorted(reasons) == list(range(n)) and set(reasons.values()) == {"length"}
+
+
 # ---- clients that go away, or do not read ----
 
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
@@ -311,6 +345,19 @@ def test_echo_with_logprobs(client, stream):
     for i, want in enumerate(lp.top_logprobs):
         assert columns["top_logprobs"][len(prompt) + i] == pytest.approx(want, abs=1e-5)
     assert columns["text_offset"] == sorted(columns["text_offset"])
+
+
+def test_prompt_alone(client):
+    """What evaluations ask: how likely is this text? Nothing is drawn."""
+    prompt = [5, 6, 7, 8]
+    c = text(client, prompt=[prompt, prompt[:2]], echo=True, logprobs=1, max_tokens=0)
+    rows = text(client, prompt=prompt, max_tokens=1, extra_body={"prompt_logprobs": 1}).choices[0].prompt_logprobs
+    assert [len(x.logprobs.tokens) for x in c.choices] == [4, 2] and c.usage.completion_tokens == 0
+    assert c.choices[0].logprobs.token_logprobs[1:] == [row[str(t)]["logprob"] for t, row in zip(prompt[1:], rows[1:])]
+    assert c.choices[0].finish_reason == "length"
+    with pytest.raises(openai.BadRequestError) as e:
+        text(client, max_tokens=0)
+    assert e.value.param == "max_tokens"
 
 
 # ---- what changes the draw ----

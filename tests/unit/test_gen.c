@@ -332,6 +332,33 @@ static void test_echo(void **state)
 	box_close(&b);
 }
 
+/* max_tokens 0: the prompt and nothing else. */
+static void test_echo_only(void **state)
+{
+	static const char *const requests[] = {"{\"prompt\":[[26843],[26843,665]],\"echo\":true,\"max_tokens\":0,\"logprobs\":0}",
+					       "{\"prompt\":[[26843],[26843,665]],\"echo\":true,\"max_tokens\":0,\"logprobs\":0,\"stream\":true}"};
+	struct heard h;
+	struct box b;
+	size_t i;
+
+	box_open(&b, true);
+	for (i = 0; i < 2; i++) {
+		box_post(&b, TEXT, requests[i]);
+		assert_int_equal(b.order.m.n_output_max, 1);
+		box_give_to(&b, 0, 5, FINISH_LENGTH);
+		box_give_to(&b, 1, 2, FINISH_STOP);
+		h = hear(&b);
+		assert_string_equal(h.text[0], "Hi");
+		assert_string_equal(h.text[1], "Hi there");
+		assert_string_equal(h.finish[0], "length");
+		assert_string_equal(h.finish[1], "length");
+		assert_non_null(strstr(b.in.data, "{\"tokens\":[\"Hi\"],\"token_logprobs\":[null]"));
+		assert_non_null(strstr(b.in.data, "{\"tokens\":[\"Hi\",\" there\"],\"token_logprobs\":[null,-0.5]"));
+		if (i == 0) expect_usage(&b, "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":0,\"total_tokens\":3,");
+	}
+	box_close(&b);
+}
+
 /* The prompt's own values come in front of the output's, in a stream as in a document. */
 static void test_echo_with_logprobs(void **state)
 {
@@ -523,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_stalled_reader_of_choices),
 		cmocka_unit_test(test_best_of),
 		cmocka_unit_test(test_echo),
+		cmocka_unit_test(test_echo_only),
 		cmocka_unit_test(test_echo_with_logprobs),
 		cmocka_unit_test(test_prompt_logprobs),
 		cmocka_unit_test(test_calls),
