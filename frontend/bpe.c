@@ -134,7 +134,7 @@ static int scored_compare(const void *a, const void *b)
 }
 
 /* Every way to make the token of two others. */
-static void bpe_split_token(struct bpe *b, const struct vocab *v, uint32_t id, uint32_t rank)
+static void bpe_split_token(struct bpe *b, const struct vocab *v, bool chars, uint32_t id, uint32_t rank)
 {
 	size_t len;
 	const char *s = vocab_bytes(v, id, &len);
@@ -142,7 +142,7 @@ static void bpe_split_token(struct bpe *b, const struct vocab *v, uint32_t id, u
 	for (size_t cut = 1; cut < len; cut++) {
 		struct bpe_merge m = {.result = id, .rank = rank};
 
-		if (((unsigned char)s[cut] & 0xc0) == 0x80) continue; /* inside a character */
+		if (chars && ((unsigned char)s[cut] & 0xc0) == 0x80) continue; /* inside a character */
 		m.left = vocab_find_plain(v, s, cut);
 		if (m.left == TOKEN_NONE) continue;
 		m.right = vocab_find_plain(v, s + cut, len - cut);
@@ -150,8 +150,8 @@ static void bpe_split_token(struct bpe *b, const struct vocab *v, uint32_t id, u
 	}
 }
 
-/* Equal scores are equal ranks, as in SentencePiece: the leftmost is joined first. A token that cannot be made of two
- * others cannot come from text. */
+/* SentencePiece's rule; with a byte-level vocabulary and scores that fall with the ids, tiktoken's. Equal scores are equal
+ * ranks: the leftmost is joined first. A token that cannot be made of two others cannot come from text. */
 static int bpe_from_scores(struct bpe *b, const struct vocab *v, const struct vocab_lists *l, struct errbuf *err)
 {
 	struct scored *order = mem_array(struct scored, v->n);
@@ -163,7 +163,7 @@ static int bpe_from_scores(struct bpe *b, const struct vocab *v, const struct vo
 	qsort(order, n, sizeof(*order), scored_compare);
 	for (uint32_t i = 0; i < n; i++) {
 		if (i > 0 && order[i].score != order[i - 1].score) rank = i;
-		bpe_split_token(b, v, order[i].id, rank);
+		bpe_split_token(b, v, l->spelling == TOKBYTES_LLAMA, order[i].id, rank);
 	}
 	free(order);
 	if (b->n < BPE_MERGES_MAX) return ST_OK;

@@ -47,7 +47,7 @@ struct vocab_lists {
 	const int32_t *types; /* GGUF's numbers, n_tokens of them; NULL: all are normal */
 	const struct vocab_merge *merges; /* the most important first */
 	size_t n_merges;
-	const float *scores;             /* TOKBYTES_LLAMA without merges: the better joins first */
+	const float *scores; /* without merges: whatever makes a token is joined, the best score first */
 	const struct vocab_added *added; /* NULL: special and user-defined tokens by their own texts */
 	size_t n_added;
 	const char *pre;       /* name of the pre-tokenizer expressions, "smollm"; NULL: words */

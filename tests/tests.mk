@@ -67,6 +67,7 @@ $(VENV)/.done: tests/e2e/requirements.txt
 test: ## install what is missing, build, and run all tests that end within ten minutes
 	@deploy/deps.sh test
 	@deploy/model.sh >/dev/null
+	@-tests/vocabularies.py
 	@rm -f $(RESULTS)
 	@+$(MAKE) --no-print-directory -j$$(nproc) test-build
 	@-$(RUN_TESTS) command layers -- tests/layers.sh
@@ -121,6 +122,8 @@ mutate: ## change lines of the pure cores one at a time; the tests must notice (
 check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, all HTTP probes and bad files
 	@rm -f $(RESULTS)
 	@+-$(MAKE) --no-print-directory sim SEEDS=2000
+	@-tests/vocabularies.py --large
+	@-$(RUN_TESTS) programs $(B)/tests/test_families
 	@-$(RUN_TESTS) command "golden models, all of them" -- $(B)/tests/test_golden_model --all
 	@-$(RUN_TESTS) command "same logits every way, default model" -- $(B)/tests/test_engine --all
 	@-SLUICE_BIN_DIR=build/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e/long_crash.py

@@ -45,7 +45,7 @@ int tokjson_try(struct tokenizer **t, const char *text, size_t len, const char *
 	return rc;
 }
 
-struct tokenizer *tokjson_load(const char *relpath, const char *pre, const char *bos, const char *eos)
+struct tokenizer *tokjson_load(const char *relpath, const char *bos, const char *eos)
 {
 	struct errbuf err = {0};
 	struct tokenizer *t;
@@ -53,7 +53,6 @@ struct tokenizer *tokjson_load(const char *relpath, const char *pre, const char 
 	size_t len;
 	char *text = golden_text(relpath, &len), *dumped;
 
-	(void)pre;
 	if (!text) return NULL;
 	if (bos) json_object_set_new(config, "bos_token", json_string(bos));
 	if (eos) json_object_set_new(config, "eos_token", json_string(eos));

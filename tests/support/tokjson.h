@@ -10,7 +10,7 @@ struct tokenizer;
 
 /* relpath as for golden_open(); NULL when the file is nowhere. bos and eos (texts, or NULL) as tokenizer_config.json would
  * say. Fails the test when the file is there and cannot be used. */
-struct tokenizer *tokjson_load(const char *relpath, const char *pre, const char *bos, const char *eos);
+struct tokenizer *tokjson_load(const char *relpath, const char *bos, const char *eos);
 
 /* tokenizer_from_json() on a folder with these files; config may be NULL. */
 int tokjson_try(struct tokenizer **t, const char *text, size_t len, const char *config, struct errbuf *err);

@@ -204,7 +204,7 @@ static void test_bad_template(void **state)
 
 static struct tokenizer *smollm2_tokenizer(void)
 {
-	struct tokenizer *t = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "smollm", "<|im_start|>", "<|im_end|>");
+	struct tokenizer *t = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "<|im_start|>", "<|im_end|>");
 
 	assert_non_null(t);
 	return t;

@@ -529,7 +529,7 @@ static void test_end_of_the_process(void **state)
 
 static int setup(void **state)
 {
-	box_tokenizer = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "smollm", "<|im_start|>", "<|im_end|>");
+	box_tokenizer = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "<|im_start|>", "<|im_end|>");
 	return box_tokenizer ? 0 : -1;
 }
 

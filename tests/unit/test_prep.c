@@ -468,7 +468,7 @@ static void test_threads(void **state)
 
 static int setup(void **state)
 {
-	tokenizer = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "smollm", "<|im_start|>", "<|im_end|>");
+	tokenizer = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "<|im_start|>", "<|im_end|>");
 	return tokenizer ? 0 : -1;
 }
 

@@ -6,7 +6,7 @@
 #include "common/utf8.h"
 #include "frontend/tokenizer.h"
 #include "frontend/vocab.h"
-#include "tests/support/golden.h"
+#include "tests/support/families.h"
 #include "tests/support/test_file.h"
 #include "tests/support/tiny_llama.h"
 #include "tests/support/tokjson.h"
@@ -25,7 +25,7 @@ static struct tokenizer *smollm2;
 
 static int load_smollm2(void **state)
 {
-	smollm2 = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "smollm", "<|im_start|>", "<|im_end|>");
+	smollm2 = tokjson_load("tokenizer/files/smollm2/tokenizer.json", "<|im_start|>", "<|im_end|>");
 	return smollm2 ? 0 : -1;
 }
 
@@ -35,191 +35,11 @@ static int free_smollm2(void **state)
 	return 0;
 }
 
-/* ---- helpers ---- */
+/* ---- recorded results (those of other families: test_families.c) ---- */
 
-static void expect_ids(const char *id, const struct token_vec *got, const uint32_t *ids, size_t n)
+static void smollm2_gives_the_recorded_ids_and_texts(void **state)
 {
-	size_t i = 0;
-
-	while (i < n && i < got->len && got->ids[i] == ids[i]) i++;
-	if (i == n && got->len == n) return;
-	fail_msg("%s: %zu ids, expected %zu; differ at %zu: %u, expected %u", id, got->len, n, i,
-		 i < got->len ? got->ids[i] : 0, i < n ? ids[i] : 0);
-}
-
-static void expect_encoded(const struct tokenizer *t, const char *id, const char *text, size_t len, bool special,
-			   const json_t *ids)
-{
-	struct token_vec v;
-	size_t n;
-	uint32_t *want = golden_u32s(ids, &n);
-
-	token_vec_init(&v, SIZE_MAX);
-	tokenizer_encode(t, text, len, special, &v);
-	expect_ids(id, &v, want, n);
-	token_vec_release(&v);
-	free(want);
-}
-
-static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special, struct strbuf *out)
-{
-	struct detok d;
-
-	strbuf_init(out, SIZE_MAX / 4);
-	detok_init_start(&d);
-	for (size_t i = 0; i < n; i++) {
-		size_t before = out->len;
-
-		detok_push(&d, t, ids[i], skip_special, out);
-		/* Never a part of a character. */
-		if (out->len > before)
-			assert_int_equal(utf8_valid_len(out->data + before, out->len - before), out->len - before);
-	}
-	detok_finish(&d, out);
-}
-
-static void expect_decoded(const struct tokenizer *t, const char *id, const json_t *ids, bool skip_special,
-			   const json_t *want)
-{
-	size_t n;
-	uint32_t *v = golden_u32s(ids, &n);
-	struct strbuf out;
-
-	decode(t, v, n, skip_special, &out);
-	if (out.len != json_string_length(want) ||
-	    memcmp(out.data ? out.data : "", json_string_value(want), out.len) != 0)
-		fail_msg("%s: decoded \"%s\", expected \"%s\"", id, out.data, json_string_value(want));
-	strbuf_release(&out);
-	free(v);
-}
-
-/* ---- recorded results ---- */
-
-/* Whether two id lists in JSON are the same ids. */
-static bool ids_are(const struct token_vec *v, const json_t *ids)
-{
-	if (v->len != json_array_size(ids)) return false;
-	for (size_t i = 0; i < v->len; i++)
-		if (json_integer_value(json_array_get(ids, i)) != v->ids[i]) return false;
-	return true;
-}
-
-/* Where SentencePiece and its conversion to Hugging Face's BPE differ, both are right. */
-static bool is_as_converted(const struct tokenizer *t, const char *text, size_t len, const json_t *ids_hf)
-{
-	struct token_vec v;
-	bool same;
-
-	if (!ids_hf) return false;
-	token_vec_init(&v, SIZE_MAX);
-	tokenizer_encode(t, text, len, true, &v);
-	same = ids_are(&v, ids_hf);
-	token_vec_release(&v);
-	return same;
-}
-
-static void run_golden(const struct tokenizer *t, const char *relpath, size_t n_min)
-{
-	FILE *f = golden_open(relpath);
-	size_t n = 0;
-	json_t *c;
-
-	if (!f) fail_msg("no %s", relpath);
-	for (; (c = golden_next(f)) != NULL; json_decref(c), n++) {
-		const char *id = json_string_value(json_object_get(c, "id"));
-		json_t *text = json_object_get(c, "text"), *ids = json_object_get(c, "ids"),
-		       *plain = json_object_get(c, "ids_plain");
-		json_t *bytes = json_object_get(c, "bytes"), *encoded = ids;
-
-		if (is_as_converted(t, json_string_value(text), json_string_length(text), json_object_get(c, "ids_hf")))
-			encoded = json_object_get(c, "ids_hf");
-		expect_encoded(t, id, json_string_value(text), json_string_length(text), true, encoded);
-		/* Names that steer a conversation are special here, whatever the vocabulary says of them. */
-		if (plain || !json_object_get(c, "ids_hf"))
-			expect_encoded(t, id, json_string_value(text), json_string_length(text), false, plain ? plain : ids);
-		expect_decoded(t, id, ids, false, json_object_get(c, "decoded"));
-		if (plain) expect_decoded(t, id, plain, true, text);
-		if (bytes) {
-			char raw[256];
-			size_t len;
-			uint32_t *b = golden_u32s(bytes, &len);
-
-			assert_true(len <= sizeof(raw));
-			for (size_t i = 0; i < len; i++) raw[i] = (char)b[i];
-			expect_encoded(t, id, raw, len, true, ids);
-			free(b);
-		}
-	}
-	fclose(f);
-	assert_true(n >= n_min);
-}
-
-static void run_golden_decode(const struct tokenizer *t, const char *relpath, size_t n_min)
-{
-	FILE *f = golden_open(relpath);
-	size_t n = 0;
-	json_t *c;
-
-	if (!f) fail_msg("no %s", relpath);
-	for (; (c = golden_next(f)) != NULL; json_decref(c), n++) {
-		const char *id = json_string_value(json_object_get(c, "id"));
-		json_t *ids = json_object_get(c, "ids"), *skipped = json_object_get(c, "decoded_skip_special");
-
-		expect_decoded(t, id, ids, false, json_object_get(c, "decoded"));
-		if (skipped) expect_decoded(t, id, ids, true, skipped);
-	}
-	fclose(f);
-	assert_true(n >= n_min);
-}
-
-static void smollm2_gives_the_recorded_ids(void **state)
-{
-	run_golden(smollm2, "tokenizer/smollm2.jsonl", 300);
-}
-
-static void smollm2_gives_the_recorded_texts(void **state)
-{
-	run_golden_decode(smollm2, "tokenizer/smollm2.decode.jsonl", 100);
-}
-
-/* Families whose vocabularies are too large to carry along. */
-static void spm_tiny_json_gives_the_recorded_ids(void **state)
-{
-	struct tokenizer *t = tokjson_load("tokenizer/files/spm-tiny/tokenizer.json", NULL, NULL, NULL);
-
-	assert_non_null(t);
-	run_golden(t, "tokenizer/spm-tiny.jsonl", 300);
-	tokenizer_free(t);
-}
-
-static void other_families_give_the_recorded_ids(void **state)
-{
-	static const struct {
-		const char *name, *pre;
-	} families[] = {{"qwen2", "qwen2"}, {"llama3", "llama-bpe"}, {"deepseek", "deepseek-v3"}, {"qwen35", "qwen35"}};
-	size_t n = 0;
-
-	for (size_t i = 0; i < ARRAY_LEN(families); i++) {
-		char path[100];
-		struct tokenizer *t;
-
-		snprintf(path, sizeof(path), "tokenizer/files/%s/tokenizer.json", families[i].name);
-		uint64_t start = clock_now_ns();
-		t = tokjson_load(path, families[i].pre, NULL, NULL);
-		if (!t) continue;
-		print_message("%s: loaded in %.1f ms\n", families[i].name, (double)(clock_now_ns() - start) / 1e6);
-		snprintf(path, sizeof(path), "tokenizer/%s.jsonl", families[i].name);
-		run_golden(t, path, 300);
-		snprintf(path, sizeof(path), "tokenizer/%s.decode.jsonl", families[i].name);
-		run_golden_decode(t, path, 80);
-		tokenizer_free(t);
-		print_message("%s: ok\n", families[i].name);
-		n++;
-	}
-	if (n == 0) {
-		print_message("no other vocabulary is here\n");
-		skip();
-	}
+	families_check(smollm2, "smollm2", 300, 100);
 }
 
 static void the_model_file_gives_the_recorded_ids(void **state)
@@ -251,46 +71,8 @@ static void the_model_file_gives_the_recorded_ids(void **state)
 	assert_int_equal(n_stops, 2);
 	assert_int_equal(stops[0], 2);
 	assert_int_equal(stops[1], 0);
-	run_golden(t, "tokenizer/smollm2.jsonl", 300);
-	run_golden_decode(t, "tokenizer/smollm2.decode.jsonl", 100);
+	families_check(t, "smollm2", 300, 100);
 	tokenizer_free(t);
-}
-
-/* ---- SentencePiece ---- */
-
-/* Vocabularies in model files, and whose results are theirs. */
-static void sentencepiece_files_give_the_recorded_ids(void **state)
-{
-	static const struct {
-		const char *file, *name;
-		bool has_decode;
-	} cases[] = {
-		{"../shared/golden/tokenizer/files/spm-tiny/vocab.gguf", "spm-tiny", false},
-		{"models/gemma-3-270m-q4_k_m.gguf", "gemma3", true},
-	};
-
-	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct errbuf err = {0};
-		struct gguf *g;
-		struct tokenizer *t;
-		char path[100];
-		uint64_t start;
-
-		if (access(cases[i].file, R_OK) != 0) {
-			print_message("no %s\n", cases[i].file);
-			continue;
-		}
-		if (gguf_open(&g, cases[i].file, &err) != ST_OK) fail_msg("%s", err.text);
-		start = clock_now_ns();
-		if (tokenizer_from_gguf(&t, g, &err) != ST_OK) fail_msg("%s", err.text);
-		print_message("%s: loaded in %.1f ms\n", cases[i].name, (double)(clock_now_ns() - start) / 1e6);
-		gguf_close(g);
-		snprintf(path, sizeof(path), "tokenizer/%s.jsonl", cases[i].name);
-		run_golden(t, path, 300);
-		snprintf(path, sizeof(path), "tokenizer/%s.decode.jsonl", cases[i].name);
-		if (cases[i].has_decode) run_golden_decode(t, path, 80);
-		tokenizer_free(t);
-	}
 }
 
 /* ---- parts ---- */
@@ -331,7 +113,7 @@ static void specials_are_recognised_only_where_allowed(void **state)
 		token_vec_init(&v, 100);
 		tokenizer_encode_parts(smollm2, parts, n, &v);
 		snprintf(name, sizeof(name), "case %zu", i);
-		expect_ids(name, &v, cases[i].ids, cases[i].n);
+		families_expect_ids(name, &v, cases[i].ids, cases[i].n);
 		token_vec_release(&v);
 	}
 }
@@ -345,7 +127,7 @@ static void ill_formed_parts_are_repaired_each_on_its_own(void **state)
 	token_vec_init(&want, 100);
 	tokenizer_encode_parts(smollm2, parts, 2, &got);
 	tokenizer_encode(smollm2, "a" UTF8_REPLACEMENT UTF8_REPLACEMENT, 7, false, &want);
-	expect_ids("repaired", &got, want.ids, want.len);
+	families_expect_ids("repaired", &got, want.ids, want.len);
 	token_vec_release(&got);
 	token_vec_release(&want);
 }
@@ -379,7 +161,7 @@ static void run_long(const char *name, const char *unit, size_t total)
 	tokenizer_encode(smollm2, text, n * unit_len, true, &v);
 	print_message("%-22s %zu bytes, %zu ids: %.0f ms\n", name, n * unit_len, v.len,
 		      (double)(clock_now_ns() - start) / 1e6);
-	decode(smollm2, v.ids, v.len, false, &back);
+	families_decode(smollm2, v.ids, v.len, false, &back);
 	assert_int_equal(back.len, n * unit_len);
 	assert_memory_equal(back.data, text, back.len);
 	strbuf_release(&back);
@@ -542,7 +324,7 @@ static void expect_tiny(struct tokenizer *t, const char *text, bool special, con
 
 	token_vec_init(&v, 1000);
 	tokenizer_encode(t, text, strlen(text), special, &v);
-	expect_ids(text, &v, ids, n);
+	families_expect_ids(text, &v, ids, n);
 	token_vec_release(&v);
 }
 #define EXPECT_TINY(t, text, special, ...) \
@@ -886,7 +668,7 @@ static void detok_is_the_same_for_every_cut(void **state)
 			strbuf_append(&want, len > 0 ? (char *)raw + at : UTF8_REPLACEMENT, len > 0 ? (size_t)len : 3);
 			at += (size_t)(len > 0 ? len : -len);
 		}
-		decode(t, ids, n, false, &got);
+		families_decode(t, ids, n, false, &got);
 		assert_int_equal(got.len, want.len);
 		assert_memory_equal(got.data, want.data, got.len);
 		strbuf_release(&got);
@@ -920,7 +702,7 @@ static void detok_is_the_same_for_every_cut(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct strbuf got;
 
-		decode(t, cases[i].ids, cases[i].n, cases[i].skip, &got);
+		families_decode(t, cases[i].ids, cases[i].n, cases[i].skip, &got);
 		assert_string_equal(got.data, cases[i].text);
 		strbuf_release(&got);
 	}
@@ -930,12 +712,8 @@ static void detok_is_the_same_for_every_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(smollm2_gives_the_recorded_ids),
-		cmocka_unit_test(smollm2_gives_the_recorded_texts),
-		cmocka_unit_test(spm_tiny_json_gives_the_recorded_ids),
-		cmocka_unit_test(other_families_give_the_recorded_ids),
+		cmocka_unit_test(smollm2_gives_the_recorded_ids_and_texts),
 		cmocka_unit_test(the_model_file_gives_the_recorded_ids),
-		cmocka_unit_test(sentencepiece_files_give_the_recorded_ids),
 		cmocka_unit_test(specials_are_recognised_only_where_allowed),
 		cmocka_unit_test(ill_formed_parts_are_repaired_each_on_its_own),
 		cmocka_unit_test(encoding_stops_at_the_bound),
