@@ -138,8 +138,3 @@ tidy: ## clang-tidy over the sources
 	@$(RUN_TESTS) tidy --flags '$(CPPFLAGS) -std=c17' $(SRC_ALL)
 
 .PHONY: test test-build unit sim sim-run e2e e2e-run san tsan fuzz clang clang-tests mutate check-long format-check tidy
-
-$(B)/bench/kernbench: $(B)/obj/tests/bench/kernbench.o $(LIB)
-	@mkdir -p $(@D)
-	@echo "  LD $@"
-	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)

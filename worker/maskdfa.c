@@ -145,30 +145,48 @@ uint32_t maskdfa_set(struct maskdfa *d, struct maskplace *p)
 	return d->n_sets++;
 }
 
-/* The set behind a byte, worked out the first time. */
+/* Narrows lo..hi, in which byte lies, to bytes that the set cannot tell from it. */
+static void set_alike(const struct maskdfa *d, const struct maskdfa_set *s, uint8_t byte, unsigned *lo, unsigned *hi)
+{
+	const struct gram *g = d->frames.g;
+
+	for (uint32_t w = s->at; w < s->at + s->n; w++)
+		for (uint32_t i = g->state_edges[d->ways[w].state]; i < g->state_edges[d->ways[w].state + 1]; i++) {
+			const struct gram_edge *e = &g->edges[i];
+
+			if (e->kind != GRAM_BYTES) continue;
+			if (byte < e->lo) {
+				*hi = *hi < e->lo ? *hi : e->lo - 1u;
+			} else if (byte > e->hi) {
+				*lo = *lo > e->hi ? *lo : e->hi + 1u;
+			} else {
+				*lo = *lo > e->lo ? *lo : e->lo;
+				*hi = *hi < e->hi ? *hi : e->hi;
+			}
+		}
+}
+
+/* The set behind a byte, worked out the first time; also noted for the bytes around it that lead to the same. */
 static uint32_t set_read(struct maskdfa *d, struct maskscratch *x, uint32_t set, uint8_t byte)
 {
 	struct maskdfa_set *s = &d->sets[set];
-	uint32_t row = s->rows[byte / MASKDFA_ROW], next;
+	unsigned lo = 0, hi = 255;
+	uint32_t next;
 
+	set_alike(d, s, byte, &lo, &hi);
 	maskplace_read(&d->next, d->ways + s->at, s->n, &d->frames, x, byte);
 	next = maskdfa_set(d, &d->next);
-	if (!row) {
-		row = d->n_rows;
-		mem_reserve(d->rows, d->rows_cap, (size_t)d->n_rows + 1);
-		d->rows[d->n_rows++] = (struct maskdfa_row){0};
-		d->sets[set].rows[byte / MASKDFA_ROW] = row;
+	for (unsigned b = lo; b <= hi; b++) {
+		uint32_t *row = &d->sets[set].rows[b / MASKDFA_ROW];
+
+		if (!*row) {
+			*row = d->n_rows;
+			mem_reserve(d->rows, d->rows_cap, (size_t)d->n_rows + 1);
+			d->rows[d->n_rows++] = (struct maskdfa_row){0};
+		}
+		d->rows[*row].next[b % MASKDFA_ROW] = next;
 	}
-	d->rows[row].next[byte % MASKDFA_ROW] = next;
 	return next;
-}
-
-static inline uint32_t set_next(struct maskdfa *d, struct maskscratch *x, uint32_t set, uint8_t byte)
-{
-	/* Row 0 knows nothing. */
-	uint32_t next = d->rows[d->sets[set].rows[byte / MASKDFA_ROW]].next[byte % MASKDFA_ROW];
-
-	return next ? next : set_read(d, x, set, byte);
 }
 
 /* ---- walks ---- */
@@ -176,64 +194,82 @@ static inline uint32_t set_next(struct maskdfa *d, struct maskscratch *x, uint32
 /* The inside of a walk; what is not in struct maskdfa_walk. */
 struct walk {
 	struct maskdfa_walk *w;
-	uint32_t *list, list_max;  /* the first tokens that are found; NULL: not wanted */
-	uint32_t n;                /* tokens found */
-	uint32_t cost_most;        /* of them */
-	uint32_t len_min, len_max; /* of tokens and exits: longer than len_min, at most len_max */
+	uint32_t *list, list_max;    /* the first tokens that are found */
+	uint32_t n;                  /* tokens found */
+	uint32_t cost_most;          /* of them */
+	uint64_t n_below, below_max; /* nodes below the exits; above this many, exits are not noted any more */
+	uint32_t len_min, len_max;   /* of tokens and exits: longer than len_min, at most len_max */
 };
 
-static void walk_tokens(const struct masktrie *t, struct walk *k, uint32_t node, uint32_t cost)
+static void walk_tokens(struct walk *k, const uint32_t *ids, const uint32_t *end, uint32_t cost)
 {
-	if (!k->w->bits || cost > k->w->cost_max) return;
-	for (uint32_t i = t->nodes[node].tokens; i < t->nodes[node + 1].tokens; i++) {
-		uint32_t id = t->ids[i];
+	uint64_t *bits = k->w->bits;
 
-		k->w->bits[id / 64] |= 1ull << id % 64;
-		if (k->n < k->list_max) k->list[k->n] = id;
+	if (!bits || cost > k->w->cost_max) return;
+	k->cost_most = max_u32(k->cost_most, cost);
+	for (; ids < end; ids++) {
+		bits[*ids / 64] |= 1ull << *ids % 64;
+		if (k->n < k->list_max) k->list[k->n] = *ids;
 		k->n++;
-		k->cost_most = max_u32(k->cost_most, cost);
 	}
 }
 
-static void walk_exit(struct maskdfa_exits *e, uint32_t node)
+static void walk_exit(struct walk *k, uint32_t node, uint32_t n_below)
 {
+	struct maskdfa_exits *e = k->w->exits;
+
+	k->n_below += n_below;
+	if (n_below == 0 || k->n_below > k->below_max) return;
 	mem_reserve(e->nodes, e->cap, (size_t)e->n + 1);
 	e->nodes[e->n++] = node;
 }
 
-/* Goes through what is below a node, at which `set` is reached. False: too much work. */
+/* In a set for the first time in this walk. False: too much work. */
+static bool walk_meet(struct maskdfa *d, struct walk *k, struct maskdfa_set *s)
+{
+	s->walk = d->walk;
+	k->w->work += s->n + 1;
+	return k->w->work <= MASKDFA_WORK_MAX;
+}
+
+/* Goes through what is below a node, at which `set` is reached. False: too much work. This is where the time goes: a
+ * vocabulary has 100,000 nodes and more. */
 static bool walk_below(struct maskdfa *d, struct maskscratch *x, struct walk *k, uint32_t node, uint32_t set)
 {
 	const struct masktrie_node *nodes = d->trie->nodes;
+	const uint32_t *ids = d->trie->ids;
+	const struct maskdfa_row *rows = d->rows;
+	struct maskdfa_set *sets = d->sets;
 	uint32_t path[MASKTRIE_LEN_MAX + 1];
-	uint32_t end = nodes[node].skip, i = node + 1;
+	uint32_t end = nodes[node].skip, i = node + 1, len_min = k->len_min, len_max = k->len_max;
 
 	path[nodes[node].depth] = set;
 	while (i < end) {
 		const struct masktrie_node *at = &nodes[i];
-		struct maskdfa_set *s;
 
-		if (at->deepest <= k->len_min) {
+		if (at->deepest <= len_min) {
 			i = at->skip;
 			continue;
 		}
-		set = set_next(d, x, path[at->depth - 1], at->byte);
+		/* Row 0 knows nothing. */
+		set = rows[sets[path[at->depth - 1]].rows[at->byte / MASKDFA_ROW]].next[at->byte % MASKDFA_ROW];
+		if (set == 0) {
+			set = set_read(d, x, path[at->depth - 1], at->byte);
+			rows = d->rows;
+			sets = d->sets;
+		}
 		if (set == MASKDFA_DEAD) {
 			i = at->skip;
 			continue;
 		}
 		path[at->depth] = set;
-		s = &d->sets[set];
-		if (s->walk != d->walk) {
-			s->walk = d->walk;
-			k->w->work += s->n + 1;
-			if (k->w->work > MASKDFA_WORK_MAX) return false;
+		if (sets[set].walk != d->walk && !walk_meet(d, k, &sets[set])) return false;
+		if (at->depth > len_min) {
+			if (at[1].tokens > at->tokens)
+				walk_tokens(k, ids + at->tokens, ids + at[1].tokens, sets[set].cost);
+			if (sets[set].ends && k->w->exits) walk_exit(k, i, at->skip - i - 1);
 		}
-		if (at->depth > k->len_min) {
-			walk_tokens(d->trie, k, i, s->cost);
-			if (s->ends && at->skip > i + 1 && k->w->exits) walk_exit(k->w->exits, i);
-		}
-		i = at->depth == k->len_max ? at->skip : i + 1;
+		i = at->depth == len_max ? at->skip : i + 1;
 	}
 	return true;
 }
@@ -243,7 +279,8 @@ static void walk_begin(struct maskdfa *d, struct walk *k, struct maskdfa_walk *w
 {
 	*k = (struct walk){.w = w,
 			   .len_min = kind == MASKDFA_LONG ? MASKDFA_SHORT_LEN : 0,
-			   .len_max = kind == MASKDFA_SHORT ? MASKDFA_SHORT_LEN : UINT32_MAX};
+			   .len_max = kind == MASKDFA_SHORT ? MASKDFA_SHORT_LEN : UINT32_MAX,
+			   .below_max = UINT64_MAX};
 	d->n_walks++;
 	if (++d->walk != 0) return;
 	for (uint32_t i = 0; i < d->n_sets; i++) d->sets[i].walk = 0;
@@ -277,7 +314,7 @@ static struct maskdfa_found *found_keep(struct maskdfa *d, const struct walk *k,
 	struct maskdfa_found *f = mem_new(struct maskdfa_found);
 
 	*f = (struct maskdfa_found){
-		.n = k->n, .cost_max = k->cost_most, .work = k->w->work, .n_exits = exits->n, .bytes = sizeof(*f)};
+		.n = k->n, .cost_max = k->cost_most, .n_below = k->n_below, .work = k->w->work, .bytes = sizeof(*f)};
 	if (k->n <= k->list_max) {
 		f->list = mem_dup(k->list, k->n, sizeof(*k->list));
 		f->bytes += k->n * sizeof(*k->list);
@@ -285,10 +322,11 @@ static struct maskdfa_found *found_keep(struct maskdfa *d, const struct walk *k,
 		f->bits = mem_dup(bits, ((size_t)d->vocab + 63) / 64, sizeof(*bits));
 		f->bytes += d->vocab / 8;
 	}
-	f->exits = mem_dup(exits->nodes, exits->n, sizeof(*exits->nodes));
-	f->bytes += exits->n * sizeof(*exits->nodes);
-	for (uint32_t i = 0; i < exits->n; i++)
-		f->n_below += d->trie->nodes[exits->nodes[i]].skip - exits->nodes[i] - 1;
+	if (k->n_below <= k->below_max) {
+		f->exits = mem_dup(exits->nodes, exits->n, sizeof(*exits->nodes));
+		f->n_exits = exits->n;
+		f->bytes += exits->n * sizeof(*exits->nodes);
+	}
 	return f;
 }
 
@@ -305,6 +343,7 @@ const struct maskdfa_found *maskdfa_find(struct maskdfa *d, struct maskscratch *
 		struct walk k;
 
 		walk_begin(d, &k, &w, kind);
+		k.below_max = d->trie->n / MASKDFA_BELOW_SHARE;
 		k.list_max = d->vocab / LIST_SHARE;
 		k.list = mem_array(uint32_t, k.list_max);
 		if (walk_below(d, x, &k, 0, set)) {

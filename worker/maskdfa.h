@@ -17,6 +17,9 @@
  * less than a second. */
 #define MASKDFA_WORK_MAX 32768
 
+/* Exits are of use when at most every so many-th of the trie's nodes lies below them. */
+#define MASKDFA_BELOW_SHARE 16
+
 #define MASKDFA_SHORT_LEN 16 /* bytes of a token that MASKDFA_SHORT looks at */
 
 enum maskdfa_kind {
@@ -32,7 +35,7 @@ struct maskdfa_found {
 	uint32_t *list;    /* (n) */
 	uint64_t *bits;    /* by token */
 	uint32_t cost_max; /* the most that it costs to reach the bottom after one of them */
-	uint32_t *exits;   /* (n_exits) nodes with children at which the bottom is reached, in order */
+	uint32_t *exits;   /* (n_exits) nodes with children at which the bottom is reached, in order; none when it is too many */
 	uint32_t n_exits;
 	uint64_t n_below; /* nodes below the exits */
 	uint32_t work;

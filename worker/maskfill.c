@@ -7,7 +7,7 @@
 
 /* A cut is moved down when more than one in so many of the trie's nodes lie below the exits: those are walked each
  * time. */
-#define BELOW_SHARE 16
+#define MASKDFA_BELOW_SHARE 16
 
 struct maskfill_memo {
 	uint32_t round;  /* of the cut for which the rest holds */
@@ -220,8 +220,11 @@ static int node_compare(const void *a, const void *b)
 static void exits_unite(struct maskdfa_exits *e)
 {
 	uint32_t n = 0;
+	bool sorted = true;
 
-	if (e->n > 1) qsort(e->nodes, e->n, sizeof(*e->nodes), node_compare);
+	for (uint32_t i = 1; i < e->n && sorted; i++) sorted = e->nodes[i - 1] < e->nodes[i];
+	if (sorted) return;
+	qsort(e->nodes, e->n, sizeof(*e->nodes), node_compare);
 	for (uint32_t i = 0; i < e->n; i++)
 		if (n == 0 || e->nodes[n - 1] != e->nodes[i]) e->nodes[n++] = e->nodes[i];
 	e->n = n;
@@ -277,10 +280,10 @@ bool maskfill_run(struct maskdfa *d, struct maskfill_scratch *x, struct maskfram
 	if (place->n == 0) return true;
 	for (;; base = frames->all[base].up) {
 		if (!roots_find(&f, place, base, &r)) return false;
-		if (base == 0 || roots_below(&r) <= d->trie->n / BELOW_SHARE) break;
+		if (base == 0 || roots_below(&r) <= d->trie->n / MASKDFA_BELOW_SHARE) break;
 	}
 	roots_add(&f, &r);
-	roots_exits(&r, &x->exits[turn]);
+	if (base != 0) roots_exits(&r, &x->exits[turn]);
 	for (; base != 0 && x->exits[turn].n > 0; turn ^= 1)
 		if (!fill_go_on(&f, &base, &x->exits[turn], &x->exits[turn ^ 1])) return false;
 	return true;

@@ -19,3 +19,9 @@ bench: all $(if $(filter none,$(PEER)),,$(PEER)) ## speed and memory beside llam
 	python3 tests/bench/bench.py --model $$(deploy/model.sh) $(if $(filter none,$(PEER)),,--peer $(PEER)) $(BENCH_ARGS)
 
 .PHONY: bench
+
+# build/bench/NAME from tests/bench/NAME.c: kernbench, decodebench, maskbench, maskdecode.
+$(B)/bench/%: $(B)/obj/tests/bench/%.o $(TEST_LIB_OBJS) $(LIB)
+	@mkdir -p $(@D)
+	@echo "  LD $@"
+	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
