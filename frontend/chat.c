@@ -90,11 +90,11 @@ int chat_new(struct chat **out, const char *text, size_t len, json_t *tokens, st
 	return ST_OK;
 }
 
-int chat_with_template(struct chat **out, const struct chat *c, const char *text, size_t len, struct errbuf *err)
+int chat_with_template(struct chat **out, const struct chat *c, const char *text, size_t len, enum chat_whose whose, struct errbuf *err)
 {
 	int rc = chat_new(out, text, len, c->tokens, err);
 
-	if (rc != ST_OK) return rc;
+	if (rc != ST_OK || whose == CHAT_NEW_MODEL) return rc;
 	(*out)->tools = c->tools;
 	(*out)->reasoning = c->reasoning;
 	return ST_OK;

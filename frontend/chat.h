@@ -34,8 +34,10 @@ struct chat_request {
 int chat_new(struct chat **out, const char *text, size_t len, json_t *tokens, struct errbuf *err) MUST_CHECK;
 /* From tokenizer.chat_template and the special tokens of a model file. Both arguments may go away afterwards. */
 int chat_from_gguf(struct chat **out, const struct gguf *g, const struct tokenizer *t, struct errbuf *err) MUST_CHECK;
-/* The same special tokens with another template; what was seen in the model's own template stays. */
-int chat_with_template(struct chat **out, const struct chat *c, const char *text, size_t len, struct errbuf *err) MUST_CHECK;
+/* The same special tokens with another template. How the model writes calls and reasoning is what its own template told (a request's
+ * template changes the prompt, not the model), or what the new one tells (the operator knows his model). */
+enum chat_whose { CHAT_SAME_MODEL, CHAT_NEW_MODEL };
+int chat_with_template(struct chat **out, const struct chat *c, const char *text, size_t len, enum chat_whose whose, struct errbuf *err) MUST_CHECK;
 /* From the template and the special tokens that came with a tokenizer.json. */
 int chat_from_tokenizer(struct chat **out, const struct tokenizer *t, struct errbuf *err) MUST_CHECK;
 void chat_free(struct chat *c);

@@ -13,6 +13,7 @@
 #include "common/mem.h"
 #include "frontend/api.h"
 #include "frontend/chat.h"
+#include "frontend/chatfile.h"
 #include "frontend/conn.h"
 #include "frontend/gen.h"
 #include "frontend/lane.h"
@@ -236,8 +237,12 @@ static int front_load_tokenizer(struct front *f, const struct gguf *g, struct er
 
 static int front_load_chat(struct front *f, const struct gguf *g, struct errbuf *err)
 {
-	if (tokenizer_chat_template(f->tokenizer)) return chat_from_tokenizer(&f->chat, f->tokenizer, err);
-	return chat_from_gguf(&f->chat, g, f->tokenizer, err);
+	const char *own = f->boot->config.chat_template;
+	int rc;
+
+	if (tokenizer_chat_template(f->tokenizer)) rc = chat_from_tokenizer(&f->chat, f->tokenizer, err);
+	else rc = chat_from_gguf(&f->chat, g, f->tokenizer, err);
+	return rc == ST_OK && own[0] ? chatfile_apply(&f->chat, own, err) : rc;
 }
 
 /* Tokenizer and chat template; the file is closed again. */

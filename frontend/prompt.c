@@ -135,7 +135,7 @@ static bool chat_of(const struct prompt_opts *o, const struct params *params, st
 	if (!o->api->config->trust_request_chat_template)
 		return apierr_set(e, 400, "chat_template",
 				  "`chat_template` is not allowed: the server was started without --trust-request-chat-template.");
-	if (chat_with_template(own, o->api->chat, params->chat_template, params->chat_template_len, &err) != ST_OK)
+	if (chat_with_template(own, o->api->chat, params->chat_template, params->chat_template_len, CHAT_SAME_MODEL, &err) != ST_OK)
 		return apierr_set(e, 400, "chat_template", "%s", err.text);
 	*out = *own;
 	return true;
