@@ -203,6 +203,15 @@ void corebox_release(struct corebox *b)
 	free(b->kv);
 }
 
+void corebox_start(struct corebox *b, const struct core_config *cfg, uint32_t n_blocks, uint32_t model_len_max)
+{
+	corebox_init(b, cfg);
+	corebox_hello(b, 0, 0);
+	corebox_ready(b, n_blocks, model_len_max);
+	corebox_step(b);
+	corebox_skip(b);
+}
+
 void corebox_hello(struct corebox *b, uint32_t frontend, uint32_t incarnation)
 {
 	struct msg_hello m = {.version = PROTO_VERSION, .frontend = frontend, .incarnation = incarnation, .epoch = COREBOX_EPOCH};
@@ -264,12 +273,17 @@ void corebox_request_answer(struct corebox *b, struct msg_submit *m, uint32_t n_
 	m->tokens.n += n_output;
 }
 
+void corebox_on_submit(struct corebox *b, const struct msg_submit *m)
+{
+	core_on_submit(b->core, m, b->now);
+	core_check(b->core);
+}
+
 void corebox_submit(struct corebox *b, uint64_t counter, uint32_t first, uint32_t n_prompt, uint32_t n_output_max)
 {
 	struct msg_submit m = corebox_request(b, counter, first, n_prompt, n_output_max);
 
-	core_on_submit(b->core, &m, b->now);
-	core_check(b->core);
+	corebox_on_submit(b, &m);
 }
 
 void corebox_step(struct corebox *b)

@@ -55,6 +55,8 @@ struct corebox {
 struct core_config corebox_config(void);
 void corebox_init(struct corebox *b, const struct core_config *cfg);
 void corebox_release(struct corebox *b);
+/* The same with frontend 0 welcomed and workers of these sizes; nothing is written down so far. */
+void corebox_start(struct corebox *b, const struct core_config *cfg, uint32_t n_blocks, uint32_t model_len_max);
 
 /* The token that follows these. */
 uint32_t corebox_token(const uint32_t *tokens, uint32_t n);
@@ -68,6 +70,7 @@ void corebox_cancel(struct corebox *b, uint32_t frontend, uint64_t counter);
 struct msg_submit corebox_request(struct corebox *b, uint64_t counter, uint32_t first, uint32_t n_prompt, uint32_t n_output_max);
 /* The same with the first n_output tokens of its answer, as a resubmit has them. */
 void corebox_request_answer(struct corebox *b, struct msg_submit *m, uint32_t n_output);
+void corebox_on_submit(struct corebox *b, const struct msg_submit *m);
 void corebox_submit(struct corebox *b, uint64_t counter, uint32_t first, uint32_t n_prompt, uint32_t n_output_max);
 
 /* core_step() and core_check(). */

@@ -10,21 +10,6 @@
 
 #include <cmocka.h>
 
-static void start(struct corebox *b, const struct core_config *cfg, uint32_t n_blocks, uint32_t len_max)
-{
-	corebox_init(b, cfg);
-	corebox_hello(b, 0, 0);
-	corebox_ready(b, n_blocks, len_max);
-	corebox_step(b);
-	corebox_skip(b);
-}
-
-static void submit(struct corebox *b, const struct msg_submit *m)
-{
-	core_on_submit(b->core, m, b->now);
-	core_check(b->core);
-}
-
 enum field { N_PROMPT, N_OUT_MAX, N_STOP, N_LOGPROBS, TEMPERATURE, TOP_P, MIN_P };
 
 static void bad_fields_are_refused_with_their_numbers(void **state)
@@ -65,7 +50,7 @@ static void bad_fields_are_refused_with_their_numbers(void **state)
 	char line[300];
 	uint32_t i;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		struct msg_submit m = corebox_request(&b, 1 + i, 9, 3, 9);
 		double v = rows[i].value;
@@ -83,7 +68,7 @@ static void bad_fields_are_refused_with_their_numbers(void **state)
 		case MIN_P: m.min_p = (float)v; break;
 		default: break;
 		}
-		submit(&b, &m);
+		corebox_on_submit(&b, &m);
 		is = corebox_stats(&b);
 		assert_int_equal(is.submits - was.submits, 1);
 		assert_int_equal(is.refused - was.refused, rows[i].text != NULL);
@@ -125,7 +110,7 @@ static void what_can_never_fit_is_refused_with_the_numbers(void **state)
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		struct corebox b;
 
-		start(&b, NULL, rows[i].n_blocks, rows[i].len_max);
+		corebox_start(&b, NULL, rows[i].n_blocks, rows[i].len_max);
 		corebox_submit(&b, 1, 9, rows[i].n_prompt, 10);
 		corebox_run(&b);
 		assert_int_equal(corebox_stats(&b).finished, rows[i].text == NULL);
@@ -150,7 +135,7 @@ static void what_came_too_early_is_judged_when_the_sizes_are_known(void **state)
 	corebox_submit(&b, 2, 9, 63, 10);
 	m = corebox_request(&b, 3, 9, 50, 60); /* an older executor had a larger pool */
 	corebox_request_answer(&b, &m, 20);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "results 0.0 1#1@0[] 2#1@0[] 3#1@20[]\n");
 	corebox_ready(&b, 4, 90);
@@ -174,7 +159,7 @@ static void a_full_queue_refuses(void **state)
 	struct msg_submit m;
 
 	cfg.requests_max = 3;
-	start(&b, &cfg, 8, 100);
+	corebox_start(&b, &cfg, 8, 100);
 	corebox_submit(&b, 1, 9, 5, 1);
 	corebox_submit(&b, 2, 9, 5, 1);
 	corebox_submit(&b, 3, 9, 5, 1);
@@ -182,7 +167,7 @@ static void a_full_queue_refuses(void **state)
 	corebox_submit(&b, 3, 9, 5, 1); /* a repeat needs no room */
 	m = corebox_request(&b, 5, 9, 5, 1);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	core_step(b.core, b.now);
 	corebox_expect(&b, "step 1 add[0 5/5,1 5/5,2 5/5] grow[0:0 1:1 2:2] run[0 0+5s,1 0+5s,2 0+5s]\n"
 		       "refused 0.0 4#1 queue_full: The server is overloaded: it holds 3 requests, which is its limit. Please try again later.\n"
@@ -199,14 +184,14 @@ static void draining_takes_only_what_was_here_before(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_submit(&b, 1, 9, 5, 1);
 	core_drain(b.core);
 	corebox_submit(&b, 2, 9, 5, 1);
 	m = corebox_request(&b, 3, 9, 5, 2);
 	corebox_request_answer(&b, &m, 1);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_run(&b);
 	corebox_expect(&b, "step 1 add[0 5/5,1 6/5] grow[0:0 1:1] run[0 0+5s,1 0+6s]\n"
 		       "refused 0.0 2#1 draining: The server is shutting down and takes no new requests.\n"
@@ -221,21 +206,21 @@ static void foreign_submits_are_dropped(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	m = corebox_request(&b, 1, 9, 5, 1);
 	m.epoch = COREBOX_EPOCH - 1;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	m.epoch = COREBOX_EPOCH + 1;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	m.epoch = COREBOX_EPOCH;
 	m.client_id = client_id_make(1, 0, 1); /* no such frontend */
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	m.client_id = client_id_make(0, 1, 1); /* another incarnation */
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	m.client_id = client_id_make(65535, 0, 1);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	m.client_id = client_id_make(LIMIT_FRONTENDS, 0, 1);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_run(&b);
 	corebox_expect(&b, "");
 	assert_int_equal(corebox_stats(&b).dropped_stale, 6);
@@ -248,13 +233,13 @@ static void a_repeat_is_ignored_and_counted(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	m = corebox_request(&b, 1, 9, 5, 3);
 	m.attempt = 2;
-	submit(&b, &m);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	m.attempt = 1;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_run(&b);
 	corebox_expect(&b, "step 1 add[0 5/5] grow[0:0] run[0 0+5s]\n"
 		       "step 2 run[0 5+1s]\n"
@@ -275,10 +260,10 @@ static void a_resubmit_sends_again_from_where_the_frontend_is(void **state)
 	struct msg_submit m;
 	uint32_t i;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	m = corebox_request(&b, 1, 9, 5, 9);
 	m.n_logprobs = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	for (i = 0; i < 5; i++) {
 		corebox_step(&b);
 		corebox_answer(&b);
@@ -288,12 +273,12 @@ static void a_resubmit_sends_again_from_where_the_frontend_is(void **state)
 	m = corebox_request(&b, 1, 9, 5, 9);
 	corebox_request_answer(&b, &m, 2);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "results 0.0 1#2@2[52r3(52:-4 53:-5),445r1(445:-4.5 446:-5.5),785r2(785:-5 786:-6)]\n");
 	m.attempt = 3; /* nothing arrives: from the beginning */
 	m.tokens.n = 5;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_answer(&b);
 	corebox_step(&b);
 	corebox_expect(&b, "step 8 run[0 11+1s]\n"
@@ -301,12 +286,12 @@ static void a_resubmit_sends_again_from_where_the_frontend_is(void **state)
 	m = corebox_request(&b, 1, 9, 5, 9); /* it has them all */
 	corebox_request_answer(&b, &m, 6);
 	m.attempt = 4;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "results 0.0 1#4@6[]\n");
 	m.attempt = 5; /* another prompt: not this request */
 	m.n_prompt = 4;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "");
 	assert_int_equal(corebox_stats(&b).dropped_stale, 1);
@@ -325,12 +310,12 @@ static void tokens_of_the_frontend_are_taken_over(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	m = corebox_request(&b, 1, 9, 18, 8);
 	corebox_request_answer(&b, &m, 3);
 	m.attempt = 2;
 	m.n_logprobs = 1;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_answer(&b);
 	corebox_step(&b);
@@ -343,7 +328,7 @@ static void tokens_of_the_frontend_are_taken_over(void **state)
 	m = corebox_request(&b, 1, 9, 18, 8);
 	corebox_request_answer(&b, &m, 6);
 	m.attempt = 3;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	assert_int_equal(corebox_stats(&b).n_running, 0);
 	assert_int_equal(corebox_stats(&b).n_waiting, 1);
 	corebox_answer(&b);
@@ -371,7 +356,7 @@ static void taken_over_while_waiting(void **state)
 	m = corebox_request(&b, 1, 9, 18, 8);
 	corebox_request_answer(&b, &m, 2);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_ready(&b, 8, 100);
 	corebox_step(&b);
 	corebox_expect(&b, "step 1 add[0 20/18] grow[0:0,1] run[0 0+20s]\n"
@@ -388,11 +373,11 @@ static void a_resubmit_that_has_the_end_is_answered_at_once(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 30);
+	corebox_start(&b, NULL, 8, 30);
 	m = corebox_request(&b, 1, 9, 5, 3); /* all it may have */
 	corebox_request_answer(&b, &m, 3);
 	m.attempt = 7;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_run(&b);
 	corebox_expect(&b, "results 0.0 1#7@3[]length\n");
 	m = corebox_request(&b, 2, 9, 5, 30); /* a stop id */
@@ -400,12 +385,12 @@ static void a_resubmit_that_has_the_end_is_answered_at_once(void **state)
 	stop = b.tokens[7];
 	m.stop_ids = view_of(&stop, 1);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_run(&b);
 	corebox_expect(&b, "results 0.0 2#2@3[]stop\n");
 	m.client_id++; /* too early to count */
 	m.n_output_min = 3;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "step 1 add[0 8/5] grow[0:0] run[0 0+8s]\n"
 		       "step 2 run[0 8+1s]\n"
@@ -413,7 +398,7 @@ static void a_resubmit_that_has_the_end_is_answered_at_once(void **state)
 	corebox_cancel(&b, 0, 3);
 	m = corebox_request(&b, 4, 9, 5, 50); /* the model's length */
 	corebox_request_answer(&b, &m, 25);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "results 0.0 4#1@25[]length\n");
 	/* Taken over while it is here: the end as well. */
@@ -423,7 +408,7 @@ static void a_resubmit_that_has_the_end_is_answered_at_once(void **state)
 	m = corebox_request(&b, 5, 9, 5, 9);
 	corebox_request_answer(&b, &m, 9);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	assert_int_equal(corebox_stats(&b).n_running, 0);
 	corebox_step(&b);
 	corebox_expect(&b, "results 0.0 5#2@9[]length\n");
@@ -437,7 +422,7 @@ static void a_resubmit_of_what_has_ended_gets_the_end_again(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_submit(&b, 1, 9, 5, 2);
 	corebox_step(&b);
 	b.send_rc[0] = ST_AGAIN;
@@ -450,13 +435,13 @@ static void a_resubmit_of_what_has_ended_gets_the_end_again(void **state)
 	m = corebox_request(&b, 1, 9, 5, 2);
 	corebox_request_answer(&b, &m, 1);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	b.send_rc[0] = ST_OK;
 	core_on_lane_ready(b.core, 0, b.now);
 	m = corebox_request(&b, 1, 9, 5, 9); /* more than there is: cut down */
 	corebox_request_answer(&b, &m, 5);
 	m.attempt = 3;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "results 0.0 1#3@2[]length\n");
 	assert_true(core_is_idle(b.core));
@@ -468,14 +453,14 @@ static void tokens_are_sent_with_the_acceptance_when_there_are_some(void **state
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_submit(&b, 1, 9, 5, 5);
 	corebox_step(&b);
 	corebox_answer(&b);
 	corebox_skip(&b);
 	m = corebox_request(&b, 1, 9, 5, 5);
 	m.attempt = 2;
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_expect(&b, "step 3 run[0 6+1s]\n"
 		       "results 0.0 1#2@0[97]\n");

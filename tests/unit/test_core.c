@@ -9,21 +9,6 @@
 
 #include <cmocka.h>
 
-static void start(struct corebox *b, const struct core_config *cfg, uint32_t n_blocks, uint32_t len_max)
-{
-	corebox_init(b, cfg);
-	corebox_hello(b, 0, 0);
-	corebox_ready(b, n_blocks, len_max);
-	corebox_step(b);
-	corebox_skip(b);
-}
-
-static void submit(struct corebox *b, const struct msg_submit *m)
-{
-	core_on_submit(b->core, m, b->now);
-	core_check(b->core);
-}
-
 /* 7 after the third output token, before that the number of output tokens. */
 static uint32_t stop_after_three(const uint32_t *tokens, uint32_t n, uint32_t n_prompt)
 {
@@ -36,11 +21,11 @@ static void a_stop_seen_a_step_late_costs_one_token(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	b.token = stop_after_three;
 	m = corebox_request(&b, 1, 50, 3, 50);
 	m.stop_ids = view_of(stops, 2);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_submit(&b, 2, 60, 3, 6);
 	corebox_run(&b);
 	corebox_expect(&b, "step 1 add[0 3/3,1 3/3] grow[0:0 1:1] run[0 0+3s,1 0+3s]\n"
@@ -72,11 +57,11 @@ static void a_slot_given_on_is_not_mistaken_for_its_old_owner(void **state)
 
 	cfg.seqs_max = 1;
 	cfg.steps_in_flight_max = 3;
-	start(&b, &cfg, 8, 100);
+	corebox_start(&b, &cfg, 8, 100);
 	b.token = stop_after_three;
 	m = corebox_request(&b, 1, 50, 3, 50);
 	m.stop_ids = view_of(stops, 1);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_submit(&b, 2, 60, 3, 6);
 	corebox_run(&b);
 	corebox_expect(&b, "step 1 add[0 3/3] grow[0:0] run[0 0+3s]\n"
@@ -115,7 +100,7 @@ static void unusable_logits_end_only_that_request(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	b.token = no_number;
 	corebox_submit(&b, 1, 50, 3, 50);
 	corebox_submit(&b, 2, 60, 3, 4);
@@ -143,7 +128,7 @@ static void a_cancel_ends_in_queue_prefill_and_decode(void **state)
 
 	cfg.seqs_max = 2;
 	cfg.prefill_chunk_max = 16;
-	start(&b, &cfg, 16, 200);
+	corebox_start(&b, &cfg, 16, 200);
 	corebox_submit(&b, 1, 50, 3, 50);  /* decode */
 	corebox_submit(&b, 2, 60, 80, 50); /* prefill */
 	corebox_submit(&b, 3, 70, 3, 50);  /* queue */
@@ -183,7 +168,7 @@ static void blocks_of_a_cancelled_request_serve_the_next_one(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 4, 200);
+	corebox_start(&b, NULL, 4, 200);
 	corebox_submit(&b, 1, 50, 40, 20);
 	corebox_step(&b);
 	corebox_cancel(&b, 0, 1);
@@ -219,7 +204,7 @@ static void results_of_other_steps_are_dropped(void **state)
 	struct msg_step_result m = result_of(1, slots, tokens, zeros, 1);
 	struct corebox b;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	core_on_step_result(b.core, &m, b.now); /* nothing is in flight */
 	assert_int_equal(corebox_stats(&b).dropped_stale, 1);
 	corebox_submit(&b, 1, 50, 3, 50);
@@ -247,7 +232,7 @@ static void results_that_do_not_fit_their_step_are_not_believed(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_submit(&b, 1, 50, 3, 50);
 	corebox_submit(&b, 2, 60, 3, 50);
 	corebox_step(&b);
@@ -310,11 +295,11 @@ static void log_probabilities_find_their_request(void **state)
 	struct msg_submit m;
 	uint32_t i;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	for (i = 1; i <= 3; i++) {
 		m = corebox_request(&b, i, 50 * i, 3, 4);
 		m.n_logprobs = i;
-		submit(&b, &m);
+		corebox_on_submit(&b, &m);
 	}
 	corebox_step(&b);
 	corebox_answer(&b);
@@ -338,7 +323,7 @@ static void lost_workers_mean_a_replay(void **state)
 	struct corebox b;
 
 	cfg.prefill_chunk_max = 32;
-	start(&b, &cfg, 16, 200);
+	corebox_start(&b, &cfg, 16, 200);
 	corebox_submit(&b, 1, 50, 20, 5);
 	corebox_submit(&b, 2, 300, 60, 3);
 	corebox_step(&b);
@@ -376,7 +361,7 @@ static void results_of_lost_workers_are_stale(void **state)
 	struct msg_step_result m = result_of(1, slots, tokens, zeros, 1);
 	struct corebox b;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_submit(&b, 1, 50, 20, 5);
 	corebox_step(&b);
 	corebox_lost(&b);
@@ -394,12 +379,12 @@ static void workers_may_come_back_with_other_sizes(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 16, 200);
+	corebox_start(&b, NULL, 16, 200);
 	corebox_submit(&b, 1, 50, 30, 100);
 	corebox_submit(&b, 2, 300, 60, 100);
 	m = corebox_request(&b, 3, 400, 10, 50);
 	corebox_request_answer(&b, &m, 20);
-	submit(&b, &m);
+	corebox_on_submit(&b, &m);
 	corebox_step(&b);
 	corebox_skip(&b);
 	corebox_ready(&b, 2, 150); /* without a word of their loss */
@@ -437,7 +422,7 @@ static void a_request_in_the_middle_of_its_answer_may_not_fit_any_more(void **st
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL, 16, 200);
+	corebox_start(&b, NULL, 16, 200);
 	corebox_submit(&b, 1, 50, 30, 100);
 	for (i = 0; i < 5; i++) {
 		corebox_step(&b);
@@ -459,7 +444,7 @@ static void the_statistics_add_up(void **state)
 	struct corebox b;
 	struct core_stats s;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_submit(&b, 1, 50, 20, 30);
 	corebox_submit(&b, 2, 300, 60, 30);
 	corebox_submit(&b, 3, 300, 60, 30);
@@ -496,13 +481,13 @@ static void live_and_die(void)
 	uint32_t i;
 
 	cfg.steps_in_flight_max = 3;
-	start(&b, &cfg, 16, 200);
+	corebox_start(&b, &cfg, 16, 200);
 	corebox_submit(&b, 9, 9, 500, 1); /* refused */
 	for (i = 0; i < 12; i++) {
 		m = corebox_request(&b, 1 + i, 50, 20, 5);
 		m.n_logprobs = 2;
 		m.stop_ids = view_of(b.tokens, 1);
-		submit(&b, &m);
+		corebox_on_submit(&b, &m);
 		corebox_step(&b);
 	}
 	corebox_hello(&b, 1, 0);

@@ -11,22 +11,12 @@
 
 #include <cmocka.h>
 
-static void start(struct corebox *b, const struct core_config *cfg)
-{
-	corebox_init(b, cfg);
-	corebox_hello(b, 0, 0);
-	corebox_ready(b, 8, 100);
-	corebox_step(b);
-	corebox_skip(b);
-}
-
 static void submit_from(struct corebox *b, uint32_t frontend, uint32_t incarnation, uint64_t counter, uint32_t n_out)
 {
 	struct msg_submit m = corebox_request(b, counter, 20, 5, n_out);
 
 	m.client_id = client_id_make(frontend, incarnation, counter);
-	core_on_submit(b->core, &m, b->now);
-	core_check(b->core);
+	corebox_on_submit(b, &m);
 }
 
 static void gone(struct corebox *b, uint32_t frontend, uint32_t incarnation)
@@ -124,7 +114,7 @@ static void a_reaped_incarnation_does_not_come_back(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_hello(&b, 1, 3);
 	submit_from(&b, 1, 3, 1, 5);
 	submit_from(&b, 1, 3, 2, 5);
@@ -179,7 +169,7 @@ static void results_of_a_step_travel_as_one_message_a_frontend(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_hello(&b, 2, 0);
 	corebox_step(&b);
 	corebox_skip(&b);
@@ -203,7 +193,7 @@ static void a_full_lane_loses_nothing(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 8, 100);
 	submit_from(&b, 0, 0, 1, 6);
 	b.send_rc[0] = ST_AGAIN;
 	corebox_step(&b); /* not even the acceptance */
@@ -246,7 +236,7 @@ static void hello_ends_a_pause(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 8, 100);
 	submit_from(&b, 0, 0, 1, 2);
 	b.send_rc[0] = ST_AGAIN;
 	corebox_step(&b);
@@ -300,7 +290,7 @@ static void a_closed_lane_is_forgotten(void **state)
 
 	/* At the welcome, a refusal, the results, the sync. */
 	for (i = 0; i < 4; i++) {
-		start(&b, NULL);
+		corebox_start(&b, NULL, 8, 100);
 		corebox_hello(&b, 1, 0);
 		corebox_step(&b);
 		submit_from(&b, 0, 0, 1, 3);
@@ -340,7 +330,7 @@ static void syncs_come_on_time_and_list_everything(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 8, 100);
 	assert_int_equal(core_deadline(b.core), 2 * NS_PER_S);
 	corebox_hello(&b, 1, 0);
 	b.now += NS_PER_S / 2;
@@ -383,7 +373,7 @@ static void refusals_are_bounded_and_keep_their_order(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 8, 100);
 	b.send_rc[0] = ST_AGAIN;
 	submit_from(&b, 0, 0, 1, 6);
 	corebox_step(&b);

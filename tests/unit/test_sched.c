@@ -12,22 +12,12 @@
 #include <cmocka.h>
 
 /* A box with one frontend and workers that have n_blocks. */
-static void start(struct corebox *b, const struct core_config *cfg, uint32_t n_blocks, uint32_t len_max)
-{
-	corebox_init(b, cfg);
-	corebox_hello(b, 0, 0);
-	corebox_ready(b, n_blocks, len_max);
-	corebox_step(b);
-	corebox_skip(b);
-}
-
 static void submit_at(struct corebox *b, uint64_t counter, uint32_t first, uint32_t n_prompt, uint32_t n_out, uint32_t priority)
 {
 	struct msg_submit m = corebox_request(b, counter, first, n_prompt, n_out);
 
 	m.priority = priority;
-	core_on_submit(b->core, &m, b->now);
-	core_check(b->core);
+	corebox_on_submit(b, &m);
 }
 
 static void submit_from(struct corebox *b, uint32_t frontend, uint64_t counter, uint32_t first, uint32_t n_prompt, uint32_t n_out)
@@ -35,15 +25,14 @@ static void submit_from(struct corebox *b, uint32_t frontend, uint64_t counter, 
 	struct msg_submit m = corebox_request(b, counter, first, n_prompt, n_out);
 
 	m.client_id = client_id_make(frontend, 0, counter);
-	core_on_submit(b->core, &m, b->now);
-	core_check(b->core);
+	corebox_on_submit(b, &m);
 }
 
 static void a_prompt_runs_and_then_each_token_a_step_ahead(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 8, 100);
+	corebox_start(&b, NULL, 8, 100);
 	corebox_submit(&b, 1, 10, 15, 4);
 	corebox_step(&b);
 	corebox_expect(&b, "step 1 add[0 15/15] grow[0:0] run[0 0+15s]\n"
@@ -78,7 +67,7 @@ static void steps_in_flight_are_as_many_as_configured(void **state)
 
 	for (n = 1; n <= 4; n++) {
 		cfg.steps_in_flight_max = n;
-		start(&b, &cfg, 8, 100);
+		corebox_start(&b, &cfg, 8, 100);
 		corebox_submit(&b, 1, 10, 5, 9);
 		corebox_step(&b);
 		assert_int_equal(b.n_steps, n);
@@ -101,7 +90,7 @@ static void decodes_go_first_and_prefill_fills_the_budget(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 30, 400);
+	corebox_start(&b, NULL, 30, 400);
 	corebox_submit(&b, 1, 10, 10, 20);
 	corebox_step(&b);
 	corebox_answer(&b);
@@ -134,7 +123,7 @@ static void a_chunk_limit_lets_others_in(void **state)
 	struct corebox b;
 
 	cfg.prefill_chunk_max = 24;
-	start(&b, &cfg, 30, 400);
+	corebox_start(&b, &cfg, 30, 400);
 	corebox_submit(&b, 1, 100, 100, 2);
 	corebox_submit(&b, 2, 300, 30, 2);
 	corebox_submit(&b, 3, 500, 17, 2);
@@ -157,7 +146,7 @@ static void priority_goes_before_arrival(void **state)
 	struct corebox b;
 
 	cfg.seqs_max = 2;
-	start(&b, &cfg, 30, 400);
+	corebox_start(&b, &cfg, 30, 400);
 	submit_at(&b, 1, 100, 20, 1, 7);
 	submit_at(&b, 2, 200, 21, 1, 7);
 	submit_at(&b, 3, 300, 22, 1, 3);
@@ -179,7 +168,7 @@ static void running_requests_are_served_in_order_too(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 30, 400);
+	corebox_start(&b, NULL, 30, 400);
 	submit_at(&b, 1, 100, 100, 2, 7);
 	submit_at(&b, 2, 300, 100, 2, 5); /* first, although later */
 	corebox_step(&b);
@@ -209,7 +198,7 @@ static void slots_are_never_more_than_the_budget(void **state)
 	struct corebox b;
 
 	cfg.batched_tokens_max = 3;
-	start(&b, &cfg, 30, 400);
+	corebox_start(&b, &cfg, 30, 400);
 	corebox_submit(&b, 1, 100, 2, 30);
 	corebox_submit(&b, 2, 200, 2, 30);
 	corebox_submit(&b, 3, 300, 2, 30);
@@ -232,7 +221,7 @@ static void the_last_in_order_is_preempted_and_goes_on_later(void **state)
 	struct corebox b;
 
 	cfg.steps_in_flight_max = 1;
-	start(&b, &cfg, 4, 400);
+	corebox_start(&b, &cfg, 4, 400);
 	corebox_submit(&b, 1, 100, 30, 5);
 	corebox_submit(&b, 2, 300, 31, 5);
 	corebox_step(&b);
@@ -271,7 +260,7 @@ static void the_lower_priority_is_preempted_even_when_it_came_first(void **state
 {
 	struct corebox b;
 
-	start(&b, NULL, 4, 400);
+	corebox_start(&b, NULL, 4, 400);
 	submit_at(&b, 1, 100, 30, 5, 9);
 	submit_at(&b, 2, 300, 30, 5, 1);
 	corebox_run(&b);
@@ -304,7 +293,7 @@ static void who_is_last_preempts_itself(void **state)
 	struct corebox b;
 
 	cfg.steps_in_flight_max = 1;
-	start(&b, &cfg, 4, 400);
+	corebox_start(&b, &cfg, 4, 400);
 	corebox_submit(&b, 1, 100, 20, 20);
 	corebox_submit(&b, 2, 300, 32, 5);
 	corebox_step(&b);
@@ -327,7 +316,7 @@ static void many_preemptions_in_one_step(void **state)
 	struct corebox b;
 
 	cfg.steps_in_flight_max = 1;
-	start(&b, &cfg, 4, 400);
+	corebox_start(&b, &cfg, 4, 400);
 	submit_at(&b, 1, 100, 16, 5, 3);
 	submit_at(&b, 2, 200, 16, 5, 2);
 	submit_at(&b, 3, 300, 15, 25, 1);
@@ -352,7 +341,7 @@ static void the_first_that_does_not_fit_is_not_overtaken(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 4, 400);
+	corebox_start(&b, NULL, 4, 400);
 	corebox_submit(&b, 1, 100, 20, 13); /* two blocks, to the end */
 	corebox_step(&b);
 	corebox_answer(&b);
@@ -379,7 +368,7 @@ static void exactly_what_fits_is_admitted(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 5, 400);
+	corebox_start(&b, NULL, 5, 400);
 	corebox_submit(&b, 1, 100, 32, 1);
 	corebox_submit(&b, 2, 300, 33, 1);
 	corebox_step(&b);
@@ -398,7 +387,7 @@ static void the_prefix_cache_leaves_a_token_to_compute(void **state)
 	uint32_t i, k;
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
-		start(&b, NULL, 16, 400);
+		corebox_start(&b, NULL, 16, 400);
 		for (k = 0; k < 3; k++) {
 			struct core_stats was = corebox_stats(&b), is;
 			uint64_t n_run = b.n_tokens_run;
@@ -423,7 +412,7 @@ static void a_prefix_is_shared_while_it_is_used(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 16, 400);
+	corebox_start(&b, NULL, 16, 400);
 	corebox_submit(&b, 1, 100, 40, 20);
 	corebox_step(&b);
 	corebox_answer(&b);
@@ -453,7 +442,7 @@ static void the_answer_is_cached_as_well(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 16, 400);
+	corebox_start(&b, NULL, 16, 400);
 	corebox_submit(&b, 1, 100, 20, 30);
 	corebox_run(&b);
 	corebox_skip(&b);
@@ -477,7 +466,7 @@ static void without_the_prefix_cache_all_is_computed(void **state)
 	struct corebox b;
 
 	cfg.prefix_cache = false;
-	start(&b, &cfg, 16, 400);
+	corebox_start(&b, &cfg, 16, 400);
 	corebox_submit(&b, 1, 100, 40, 1);
 	corebox_run(&b);
 	corebox_submit(&b, 2, 100, 40, 1);
@@ -493,7 +482,7 @@ static void a_hit_is_not_room_for_the_rest(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL, 4, 400);
+	corebox_start(&b, NULL, 4, 400);
 	corebox_submit(&b, 1, 100, 33, 1);
 	corebox_run(&b);
 	corebox_skip(&b);
@@ -534,7 +523,7 @@ static void a_paused_lane_gives_up_slots_and_blocks(void **state)
 	struct corebox b;
 
 	cfg.seqs_max = 3;
-	start(&b, &cfg, 8, 400);
+	corebox_start(&b, &cfg, 8, 400);
 	corebox_hello(&b, 1, 0);
 	corebox_submit(&b, 1, 100, 20, 9);
 	corebox_submit(&b, 2, 200, 20, 9);
@@ -596,7 +585,7 @@ static void a_decode_takes_from_a_paused_lane_first(void **state)
 	struct corebox b;
 
 	cfg.steps_in_flight_max = 1;
-	start(&b, &cfg, 4, 400);
+	corebox_start(&b, &cfg, 4, 400);
 	corebox_hello(&b, 1, 0);
 	corebox_submit(&b, 1, 100, 30, 9);  /* the first in order, and paused */
 	submit_from(&b, 1, 1, 200, 15, 25);
@@ -623,7 +612,7 @@ static void the_best_of_all_lanes_is_next(void **state)
 	struct corebox b;
 
 	cfg.seqs_max = 1;
-	start(&b, &cfg, 8, 400);
+	corebox_start(&b, &cfg, 8, 400);
 	corebox_hello(&b, 2, 0);
 	corebox_hello(&b, 1, 0);
 	submit_from(&b, 1, 1, 100, 11, 1);
@@ -655,7 +644,7 @@ static void the_pool_ends_a_request_when_it_is_full(void **state)
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
-		start(&b, NULL, rows[i].n_blocks, rows[i].len_max);
+		corebox_start(&b, NULL, rows[i].n_blocks, rows[i].len_max);
 		corebox_submit(&b, 1, 100, rows[i].n_prompt, rows[i].n_out);
 		corebox_run(&b);
 		assert_true(core_is_idle(b.core));
@@ -674,7 +663,7 @@ static void all_parameters_reach_the_workers(void **state)
 	struct corebox b;
 	struct msg_submit m;
 
-	start(&b, NULL, 8, 400);
+	corebox_start(&b, NULL, 8, 400);
 	m = corebox_request(&b, 1, 40, 3, 5);
 	m.n_output_min = 2;
 	m.stop_ids = view_of(stops, 2);
@@ -750,7 +739,7 @@ static void a_step_takes_a_bounded_number_of_new_tokens(void **state)
 	cfg.requests_max = 1000;
 	cfg.batched_tokens_max = 8192;
 	cfg.steps_in_flight_max = 2;
-	start(&b, &cfg, 2000, n_prompt + 100);
+	corebox_start(&b, &cfg, 2000, n_prompt + 100);
 	b.quiet = true;
 	corebox_submit(&b, 1, 100, n_prompt, 1);
 	corebox_run(&b);
@@ -774,7 +763,7 @@ static void a_longer_request_is_added_alone(void **state)
 	struct corebox b;
 
 	cfg.prefill_chunk_max = 32; /* it leaves budget for others */
-	start(&b, &cfg, n_prompt / 16 + 100, n_prompt + 100);
+	corebox_start(&b, &cfg, n_prompt / 16 + 100, n_prompt + 100);
 	b.quiet = true;
 	m = corebox_request(&b, 1, 0, 1, 1);
 	m.tokens = view_of(tokens, n_prompt);

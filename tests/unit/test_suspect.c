@@ -9,15 +9,6 @@
 
 #include <cmocka.h>
 
-static void start(struct corebox *b, const struct core_config *cfg)
-{
-	corebox_init(b, cfg);
-	corebox_hello(b, 0, 0);
-	corebox_ready(b, 40, 400);
-	corebox_step(b);
-	corebox_skip(b);
-}
-
 /* Does the oldest step run a request whose prompt begins with this token? */
 static bool oldest_step_has(const struct corebox *b, uint32_t first)
 {
@@ -64,7 +55,7 @@ static void one_death_makes_no_suspect(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	corebox_submit(&b, 1, 100, 5, 3);
 	corebox_submit(&b, 2, 200, 5, 3);
 	corebox_step(&b);
@@ -91,7 +82,7 @@ static void a_death_while_idle_is_nobodys(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	corebox_submit(&b, 1, 100, 5, 3);
 	for (i = 0; i < 5; i++) die(&b);
 	assert_int_equal(corebox_stats(&b).n_suspects, 0);
@@ -107,7 +98,7 @@ static void only_the_oldest_step_is_blamed(void **state)
 	uint32_t i;
 
 	cfg.batched_tokens_max = 16;
-	start(&b, &cfg);
+	corebox_start(&b, &cfg, 40, 400);
 	corebox_submit(&b, 1, 100, 16, 3);
 	corebox_submit(&b, 2, 200, 12, 3); /* is in the second step only */
 	for (i = 0; i < 2; i++) {
@@ -136,7 +127,7 @@ static void the_only_one_is_ended_at_its_third_death(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	corebox_submit(&b, 1, 100, 5, 3);
 	assert_int_equal(run_poisoned(&b, 100, 100), 3);
 	corebox_expect(&b, "step 1 add[0 5/5] grow[0:0] run[0 0+5s]\n"
@@ -162,7 +153,7 @@ static void halves_find_the_one(void **state)
 		for (poison = 1; poison <= n; poison++) {
 			struct corebox b;
 
-			start(&b, NULL);
+			corebox_start(&b, NULL, 40, 400);
 			b.quiet = true;
 			for (i = 1; i <= n; i++) corebox_submit(&b, i, 100 * i, 5, 4);
 			assert_in_range(run_poisoned(&b, 100 * poison, 100 * poison), 3, 2 + 4);
@@ -180,7 +171,7 @@ static void the_whole_story_of_a_trial(void **state)
 {
 	struct corebox b;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	corebox_submit(&b, 1, 100, 5, 4);
 	corebox_submit(&b, 2, 200, 5, 4);
 	corebox_submit(&b, 3, 300, 5, 4);
@@ -211,7 +202,7 @@ static void two_of_them_are_both_found(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	b.quiet = true;
 	for (i = 1; i <= 6; i++) corebox_submit(&b, i, 100 * i, 5, 4);
 	run_poisoned(&b, 200, 500);
@@ -229,7 +220,7 @@ static void nothing_else_runs_during_a_trial(void **state)
 	uint32_t i;
 
 	cfg.prefill_chunk_max = 10;
-	start(&b, &cfg);
+	corebox_start(&b, &cfg, 40, 400);
 	corebox_submit(&b, 1, 100, 5, 4);
 	corebox_submit(&b, 2, 200, 25, 4);
 	corebox_submit(&b, 3, 300, 5, 4);
@@ -273,7 +264,7 @@ static void a_cancelled_suspect_holds_nobody_up(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	for (i = 1; i <= 4; i++) corebox_submit(&b, i, 100 * i, 5, 3);
 	for (i = 0; i < 2; i++) {
 		corebox_step(&b);
@@ -301,7 +292,7 @@ static void a_death_while_idle_leaves_the_trial_as_it_is(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	for (i = 1; i <= 2; i++) corebox_submit(&b, i, 100 * i, 5, 3);
 	for (i = 0; i < 2; i++) {
 		corebox_step(&b);
@@ -329,7 +320,7 @@ static void a_paused_suspect_runs_to_its_token(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	corebox_hello(&b, 1, 0);
 	corebox_submit(&b, 1, 100, 5, 3);
 	corebox_submit(&b, 2, 200, 5, 3);
@@ -360,7 +351,7 @@ static void suspects_are_taken_in_order_and_give_way_to_each_other(void **state)
 	uint32_t i;
 
 	cfg.seqs_max = 2;
-	start(&b, &cfg);
+	corebox_start(&b, &cfg, 40, 400);
 	corebox_submit(&b, 1, 100, 5, 3);
 	corebox_submit(&b, 2, 200, 5, 3);
 	for (i = 0; i < 2; i++) {
@@ -395,7 +386,7 @@ static void suspects_end_in_other_ways_too(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	for (i = 1; i <= 3; i++) corebox_submit(&b, i, 100 * i, i == 1 ? 40 : 5, 3);
 	for (i = 0; i < 2; i++) {
 		corebox_step(&b);
@@ -433,7 +424,7 @@ static void a_suspect_on_trial_is_taken_over(void **state)
 	struct corebox b;
 	uint32_t i;
 
-	start(&b, NULL);
+	corebox_start(&b, NULL, 40, 400);
 	corebox_submit(&b, 1, 100, 5, 3);
 	for (i = 0; i < 2; i++) {
 		corebox_step(&b);
