@@ -40,9 +40,50 @@ static void corebox_id(struct corebox *b, uint64_t id, uint32_t frontend, uint32
 	strbuf_printf(&b->log, "%llu", (unsigned long long)client_id_counter(id));
 }
 
+/* Where a row begins in the columns of a results message. */
+struct corebox_at {
+	uint32_t token, top, prompt, prompt_top, pooled;
+};
+
+static void corebox_log_top(struct corebox *b, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at)
+{
+	if (n_top) strbuf_printf(&b->log, "r%u", rank);
+	for (uint32_t t = 0; t < n_top; t++)
+		strbuf_printf(&b->log, "%c%u:%g", t ? ' ' : '(', col_u32(ids, at + t), (double)col_f32(lps, at + t));
+	if (n_top) strbuf_putc(&b->log, ')');
+}
+
+static void corebox_log_prompt(struct corebox *b, const struct msg_results *m, uint32_t row, struct corebox_at *at)
+{
+	uint32_t n = col_u32(m->n_prompt_tokens, row);
+
+	if (!n) return;
+	strbuf_printf(&b->log, " p%u{", col_u32(m->prompt_starts, row));
+	for (uint32_t k = 0; k < n; k++, at->prompt++) {
+		uint32_t n_top = col_u32(m->prompt_n_top, at->prompt);
+
+		if (k) strbuf_putc(&b->log, ',');
+		corebox_log_top(b, col_u32(m->prompt_ranks, at->prompt), n_top, m->prompt_top_ids, m->prompt_top_logprobs,
+				at->prompt_top);
+		at->prompt_top += n_top;
+	}
+	strbuf_putc(&b->log, '}');
+}
+
+static void corebox_log_pooled(struct corebox *b, const struct msg_results *m, uint32_t row, struct corebox_at *at)
+{
+	uint32_t n = col_u32(m->n_pooled, row);
+
+	if (!n) return;
+	for (uint32_t k = 0; k < n; k++)
+		strbuf_printf(&b->log, "%s%g", k ? "," : " e{", (double)col_f32(m->pooled, at->pooled++));
+	strbuf_putc(&b->log, '}');
+}
+
 static void corebox_log_results(struct corebox *b, const struct msg_results *m, uint32_t frontend, uint32_t incarnation)
 {
-	uint32_t i, k, token_ix = 0, top_ix = 0;
+	struct corebox_at at = {0};
+	uint32_t i, k;
 
 	assert_int_equal(m->epoch, COREBOX_EPOCH);
 	assert_int_equal(m->n_top.n, m->tokens.n);
@@ -50,23 +91,27 @@ static void corebox_log_results(struct corebox *b, const struct msg_results *m, 
 	for (i = 0; i < m->client_ids.n; i++) {
 		strbuf_putc(&b->log, ' ');
 		corebox_id(b, col_u64(m->client_ids, i), frontend, incarnation);
-		strbuf_printf(&b->log, "#%u@%u[", col_u32(m->attempts, i), col_u32(m->positions, i));
-		for (k = 0; k < col_u32(m->n_tokens, i); k++, token_ix++) {
-			uint32_t n_top = col_u32(m->n_top, token_ix), t;
+		strbuf_printf(&b->log, "#%u@%u", col_u32(m->attempts, i), col_u32(m->positions, i));
+		corebox_log_prompt(b, m, i, &at);
+		strbuf_putc(&b->log, '[');
+		for (k = 0; k < col_u32(m->n_tokens, i); k++, at.token++) {
+			uint32_t n_top = col_u32(m->n_top, at.token);
 
-			strbuf_printf(&b->log, "%s%u", k ? "," : "", col_u32(m->tokens, token_ix));
-			if (n_top) strbuf_printf(&b->log, "r%u", col_u32(m->ranks, token_ix));
-			for (t = 0; t < n_top; t++, top_ix++)
-				strbuf_printf(&b->log, "%c%u:%g", t ? ' ' : '(', col_u32(m->top_ids, top_ix),
-					      (double)col_f32(m->top_logprobs, top_ix));
-			if (n_top) strbuf_putc(&b->log, ')');
+			strbuf_printf(&b->log, "%s%u", k ? "," : "", col_u32(m->tokens, at.token));
+			corebox_log_top(b, col_u32(m->ranks, at.token), n_top, m->top_ids, m->top_logprobs, at.top);
+			at.top += n_top;
 		}
 		strbuf_printf(&b->log, "]%s", corebox_finishes[col_u32(m->finishes, i)]);
+		corebox_log_pooled(b, m, i, &at);
 		if (col_u32(m->n_cached, i)) strbuf_printf(&b->log, " c%u", col_u32(m->n_cached, i));
 	}
-	assert_int_equal(token_ix, m->tokens.n);
-	assert_int_equal(top_ix, m->top_ids.n);
-	assert_int_equal(top_ix, m->top_logprobs.n);
+	assert_int_equal(at.token, m->tokens.n);
+	assert_int_equal(at.top, m->top_ids.n);
+	assert_int_equal(at.top, m->top_logprobs.n);
+	assert_int_equal(at.prompt, m->prompt_ranks.n);
+	assert_int_equal(at.prompt_top, m->prompt_top_ids.n);
+	assert_int_equal(at.prompt_top, m->prompt_top_logprobs.n);
+	assert_int_equal(at.pooled, m->pooled.n);
 }
 
 static void corebox_log_message(struct corebox *b, uint32_t frontend, uint32_t incarnation, const struct msg *m)
@@ -181,7 +226,7 @@ void corebox_init(struct corebox *b, const struct core_config *cfg)
 	struct core_config c = cfg ? *cfg : corebox_config();
 	struct core_out out = {.ctx = b, .send = corebox_on_send, .step = corebox_on_step};
 
-	*b = (struct corebox){.now = NS_PER_S};
+	*b = (struct corebox){.now = NS_PER_S, .vocab = COREBOX_IDS, .dim = COREBOX_DIM};
 	strbuf_init(&b->log, 16 * MIB);
 	b->slots = mem_array(struct corebox_slot, COREBOX_SLOTS);
 	b->core = core_new(&c, &out);
@@ -229,7 +274,7 @@ void corebox_ready(struct corebox *b, uint32_t n_blocks, uint32_t model_len_max)
 	b->n_blocks = n_blocks;
 	free(b->kv);
 	b->kv = mem_array(uint64_t, (size_t)n_blocks * 16);
-	core_on_workers_ready(b->core, &(struct core_workers){n_blocks, model_len_max, COREBOX_IDS, COREBOX_DIM}, b->now);
+	core_on_workers_ready(b->core, &(struct core_workers){n_blocks, model_len_max, b->vocab, b->dim}, b->now);
 	core_check(b->core);
 }
 
@@ -312,6 +357,9 @@ static void corebox_apply(struct corebox *b, const struct msg_step *m)
 		s->n_blocks = 0;
 		s->n_prompt = col_u32(m->added_n_prompt, i);
 		s->n_logprobs = col_u32(m->added_n_logprobs, i);
+		s->kind = col_u32(m->added_kind, i);
+		s->n_prompt_logprobs = col_u32(m->added_n_prompt_logprobs, i);
+		s->prompt_from = s->n_prompt_logprobs ? col_u32(m->added_n_prompt_known, i) : s->n_prompt;
 		s->n_tokens = col_u32(m->added_n_tokens, i);
 		for (k = 0; k < s->n_tokens; k++) s->tokens[k] = col_u32(m->added_tokens, at++);
 	}
@@ -349,48 +397,117 @@ static void corebox_compute(struct corebox *b, struct corebox_slot *s, uint32_t 
 	b->n_tokens_run += n;
 }
 
+/* Token, rank and log-probabilities of rows. */
+struct corebox_tops {
+	uint32_t n_top[COREBOX_TOKENS], ranks[COREBOX_TOKENS], ids[COREBOX_TOKENS * 21], n, n_entries;
+	float lps[COREBOX_TOKENS * 21];
+};
+
+/* A result while it is made. */
+struct corebox_result {
+	uint32_t slots[COREBOX_SLOTS], tokens[COREBOX_SLOTS], n;
+	uint32_t prompt_slots[COREBOX_SLOTS], prompt_starts[COREBOX_SLOTS], n_prompt[COREBOX_SLOTS], n_prompt_rows;
+	uint32_t pooled_slots[COREBOX_SLOTS], n_pooled;
+	float *pooled;
+	struct corebox_tops drawn, prompt;
+};
+
+/* n entries: the token and those behind it. */
+static void corebox_top(struct corebox_tops *t, uint32_t token, uint32_t n, uint32_t rank, float lp)
+{
+	t->n_top[t->n] = n;
+	t->ranks[t->n++] = rank;
+	for (uint32_t k = 0; k < n; k++) {
+		t->ids[t->n_entries] = token + k;
+		t->lps[t->n_entries++] = lp - (float)k;
+	}
+}
+
+static void corebox_draw(struct corebox *b, struct corebox_slot *s, uint32_t slot, struct corebox_result *r)
+{
+	uint32_t token = b->token ? b->token(s->tokens, s->n_tokens, s->n_prompt) : corebox_token(s->tokens, s->n_tokens);
+
+	r->slots[r->n] = slot;
+	r->tokens[r->n++] = token;
+	s->tokens[s->n_tokens++] = token;
+	corebox_top(&r->drawn, token, s->n_logprobs, s->n_logprobs ? 1 + s->n_tokens % 3 : 0, -(float)s->n_tokens / 2);
+}
+
+static void corebox_pool(const struct corebox *b, const struct corebox_slot *s, uint32_t slot, struct corebox_result *r)
+{
+	r->pooled = mem_realloc(r->pooled, (size_t)(r->n_pooled + 1) * b->dim, sizeof(float));
+	for (uint32_t k = 0; k < b->dim; k++)
+		r->pooled[(size_t)r->n_pooled * b->dim + k] = (float)(corebox_token(s->tokens, s->n_tokens) + k) + (float)s->kind / 4;
+	r->pooled_slots[r->n_pooled++] = slot;
+}
+
+/* Log-probabilities of the prompt positions that follow the tokens [start, end), each once and in order. */
+static void corebox_score(struct corebox_slot *s, uint32_t slot, uint32_t start, uint32_t end, struct corebox_result *r)
+{
+	uint32_t last = min_u32(end + 1, s->n_prompt);
+
+	if (s->prompt_from >= last) return;
+	assert_true(s->prompt_from > start);
+	r->prompt_slots[r->n_prompt_rows] = slot;
+	r->prompt_starts[r->n_prompt_rows] = s->prompt_from;
+	r->n_prompt[r->n_prompt_rows++] = last - s->prompt_from;
+	for (; s->prompt_from < last; s->prompt_from++)
+		corebox_top(&r->prompt, s->tokens[s->prompt_from], s->n_prompt_logprobs, 1 + s->prompt_from % 5,
+			    -(float)s->prompt_from);
+}
+
+static struct msg_step_result corebox_result_of(const struct corebox *b, const struct msg_step *m, const struct corebox_result *r)
+{
+	return (struct msg_step_result){.epoch = COREBOX_EPOCH,
+					.number = m->number,
+					.slots = view_of(r->slots, r->n),
+					.tokens = view_of(r->tokens, r->n),
+					.n_top = view_of(r->drawn.n_top, r->drawn.n),
+					.ranks = view_of(r->drawn.ranks, r->drawn.n),
+					.top_ids = view_of(r->drawn.ids, r->drawn.n_entries),
+					.top_logprobs = view_of(r->drawn.lps, r->drawn.n_entries),
+					.prompt_slots = view_of(r->prompt_slots, r->n_prompt_rows),
+					.prompt_starts = view_of(r->prompt_starts, r->n_prompt_rows),
+					.n_prompt_tokens = view_of(r->n_prompt, r->n_prompt_rows),
+					.prompt_n_top = view_of(r->prompt.n_top, r->prompt.n),
+					.prompt_ranks = view_of(r->prompt.ranks, r->prompt.n),
+					.prompt_top_ids = view_of(r->prompt.ids, r->prompt.n_entries),
+					.prompt_top_logprobs = view_of(r->prompt.lps, r->prompt.n_entries),
+					.pooled_slots = view_of(r->pooled_slots, r->n_pooled),
+					.pooled = view_of(r->pooled, (size_t)r->n_pooled * b->dim)};
+}
+
 void corebox_answer(struct corebox *b)
 {
-	uint32_t slots[COREBOX_SLOTS], tokens[COREBOX_SLOTS], n_top[COREBOX_SLOTS], ranks[COREBOX_SLOTS];
-	uint32_t top_ids[COREBOX_SLOTS * 21], i, k, n = 0, n_tops = 0;
-	float top_lps[COREBOX_SLOTS * 21];
-	const struct msg_step *m;
+	struct corebox_result *r = mem_new(struct corebox_result);
 	struct msg *step = b->steps[0];
-	struct msg_step_result r;
+	const struct msg_step *m;
+	struct msg_step_result out;
+	uint32_t i;
 
 	assert_true(b->n_steps > 0);
 	m = &step->step;
 	corebox_apply(b, m);
 	for (i = 0; i < m->run.n; i++) {
-		struct corebox_slot *s = corebox_slot(b, col_u32(m->run, i), true);
+		uint32_t slot = col_u32(m->run, i), start = col_u32(m->run_start, i), end = start + col_u32(m->run_n, i);
+		struct corebox_slot *s = corebox_slot(b, slot, true);
 
-		corebox_compute(b, s, col_u32(m->run_start, i), col_u32(m->run_n, i));
+		corebox_compute(b, s, start, end - start);
+		corebox_score(s, slot, start, end, r);
 		if (!col_u32(m->run_sample, i)) continue;
-		assert_int_equal(col_u32(m->run_start, i) + col_u32(m->run_n, i), s->n_tokens);
-		slots[n] = col_u32(m->run, i);
-		tokens[n] = b->token ? b->token(s->tokens, s->n_tokens, s->n_prompt) : corebox_token(s->tokens, s->n_tokens);
-		s->tokens[s->n_tokens++] = tokens[n];
-		n_top[n] = s->n_logprobs;
-		ranks[n] = s->n_logprobs ? 1 + s->n_tokens % 3 : 0;
-		for (k = 0; k < s->n_logprobs; k++, n_tops++) {
-			top_ids[n_tops] = tokens[n] + k;
-			top_lps[n_tops] = -(float)k - (float)(s->n_tokens) / 2;
-		}
-		n++;
+		assert_int_equal(end, s->n_tokens);
+		if (s->kind == REQUEST_GENERATE) corebox_draw(b, s, slot, r);
+		else corebox_pool(b, s, slot, r);
 	}
-	r = (struct msg_step_result){.epoch = COREBOX_EPOCH,
-				     .number = m->number,
-				     .slots = view_of(slots, n),
-				     .tokens = view_of(tokens, n),
-				     .n_top = view_of(n_top, n),
-				     .ranks = view_of(ranks, n),
-				     .top_ids = view_of(top_ids, n_tops),
-				     .top_logprobs = view_of(top_lps, n_tops)};
+	out = corebox_result_of(b, m, r);
+	if (b->on_result) b->on_result(&out);
 	b->n_steps--;
 	memmove(b->steps, b->steps + 1, b->n_steps * sizeof(b->steps[0]));
-	core_on_step_result(b->core, &r, b->now);
+	b->last_rc = core_on_step_result(b->core, &out, b->now);
 	b->n_steps_answered++;
 	free(step);
+	free(r->pooled);
+	free(r);
 	core_check(b->core);
 }
 

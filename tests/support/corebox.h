@@ -7,6 +7,8 @@
  *   step 1 rem[0] add[1 20/16] grow[1:2,3] run[1 0+20s]   slot, known tokens / prompt; slot: blocks; slot, start + n, s: sample
  *   welcome 0.0 epoch=5 len=100 blocks=8
  *   results 0.0 1#1@0[7,9]stop c16                        counter # attempt @ position [tokens] finish, cached
+ *   results 0.0 1#1@0 p3{r4(7:-1),r5(8:-2)}[]             log-probabilities of prompt tokens from position 3 on
+ *   results 0.0 1#1@0[]stop e{1,2,3,4}                    a pooled state
  *   refused 0.0 1#1 too_long: text
  *   sync 0.0 n=1 1#1@2                                    number; counter # attempt @ position */
 #ifndef SLUICE_COREBOX_H
@@ -27,7 +29,8 @@ struct corebox_slot {
 	bool taken;
 	uint32_t tokens[COREBOX_TOKENS], n_tokens, n_prompt;
 	uint32_t blocks[COREBOX_TOKENS / 16], n_blocks;
-	uint32_t n_logprobs;
+	uint32_t kind, n_logprobs, n_prompt_logprobs;
+	uint32_t prompt_from; /* prompt position whose log-probability comes next */
 };
 
 struct corebox {
@@ -37,6 +40,7 @@ struct corebox {
 	uint64_t now;
 	int send_rc[LIMIT_FRONTENDS]; /* what the lane answers */
 	uint32_t n_blocks;
+	uint32_t vocab, dim; /* of the workers that come next; COREBOX_IDS, COREBOX_DIM */
 	struct corebox_slot *slots;
 	uint64_t *kv; /* n_blocks x 16: hash of the tokens up to the cell; 0: never written */
 	struct msg *steps[COREBOX_STEPS]; /* not answered yet */
@@ -44,6 +48,8 @@ struct corebox {
 	struct msg *last_step; /* as sent, for a closer look */
 	struct msg *last_sent;
 	uint32_t (*token)(const uint32_t *tokens, uint32_t n, uint32_t n_prompt); /* NULL: corebox_token() */
+	void (*on_result)(struct msg_step_result *m); /* spoils a result before the core gets it; NULL: never */
+	bool last_rc;                                  /* what the core said to the last one */
 	/* When set, gets what is sent instead of the log. */
 	int (*on_send)(struct corebox *b, uint32_t frontend, uint32_t incarnation, const struct msg *m);
 	uint32_t tokens[COREBOX_TOKENS]; /* of the request being built */
