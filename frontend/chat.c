@@ -83,7 +83,8 @@ int chat_new(struct chat **out, const char *text, size_t len, json_t *tokens, st
 	if (c->template) {
 		c->takes_parts = chat_probe_parts(c);
 		c->takes_tools = chat_probe_tools(c);
-		c->tools = outparse_tools_of(text, len);
+		/* Without a place for tools they are told in Hermes' words (toolnote.h). */
+		c->tools = c->takes_tools ? outparse_tools_of(text, len) : OUTPARSE_TOOLS_HERMES;
 		c->reasoning = outparse_reasoning_of(text, len);
 	}
 	*out = c;

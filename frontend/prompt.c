@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "frontend/chat.h"
 #include "frontend/chatmsg.h"
+#include "frontend/toolnote.h"
 #include "proto/limits.h"
 
 #include <string.h>
@@ -164,6 +165,28 @@ static bool chat_has_tools(const struct strbuf *text, const json_t *tools)
 	return !json_is_string(name) || memmem(text->data ? text->data : "", text->len, json_string_value(name), json_string_length(name));
 }
 
+/* Tools that the template has no place for are told in words: in the system message, or, where the template refuses or ignores one,
+ * to the user. */
+static int chat_render_told(const struct chat *chat, const struct chat_request *rq, struct jinja_out *out, bool *raised, struct errbuf *err)
+{
+	static const enum toolnote_place places[] = {TOOLNOTE_SYSTEM, TOOLNOTE_USER};
+	int rc = ST_INVALID;
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(places); i++) {
+		struct chat_request told = *rq;
+
+		told.tools = NULL;
+		told.messages = toolnote_messages(rq->messages, rq->tools, places[i]);
+		jinja_out_release(out);
+		jinja_out_init(out);
+		rc = chat_render(chat, &told, out, raised, err);
+		json_decref(told.messages);
+		if (rc == ST_OK ? chat_has_tools(&out->text, rq->tools) : !*raised) break;
+	}
+	return rc;
+}
+
 static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const struct chat *chat, const struct chat_request *rq,
 			    struct apierr *e)
 {
@@ -172,10 +195,8 @@ static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const
 	bool raised;
 	int rc;
 
-	if (rq->tools && !chat_takes_tools(chat))
-		return apierr_set(e, 400, "tools", "`tools` are not supported by this model: its chat template has no place for them.");
 	jinja_out_init(&out);
-	rc = chat_render(chat, rq, &out, &raised, &err);
+	rc = rq->tools && !chat_takes_tools(chat) ? chat_render_told(chat, rq, &out, &raised, &err) : chat_render(chat, rq, &out, &raised, &err);
 	if (rc != ST_OK) (void)apierr_set(e, 400, "messages", "%s", err.text);
 	else if (rq->tools && !chat_has_tools(&out.text, rq->tools))
 		(void)apierr_set(e, 400, "tools", "`tools` are not in the prompt that this model's chat template makes of these messages.");

@@ -177,3 +177,13 @@ def test_reasoning_is_apart(thinker):
         assert r.usage.completion_tokens_details.reasoning_tokens > 10
         _, text, reasoning, reason = joined(client.chat.completions.create(stream=True, **kw))
         assert (text, reasoning, reason) == (m.content, m.reasoning_content, "stop")
+
+
+def test_a_template_without_tools_is_told_of_them(server):
+    """The tiny model's own template has no place for tools: they are told in words, and calls are written as Hermes models write them."""
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="any", max_retries=0, timeout=120) as client:
+        assert ask(client, max_tokens=1).usage.prompt_tokens > client.chat.completions.create(model="tiny", messages=ASK, max_tokens=1).usage.prompt_tokens + 50
+        check_calls(ask(client, tool_choice="required", seed=2).choices[0].message.tool_calls)
+        m = ask(client, extra_body={"guided_choice": [CALL]}).choices[0]
+        check_calls(m.message.tool_calls)
+        assert m.finish_reason == "tool_calls"
