@@ -14,6 +14,15 @@ static inline uint64_t clock_now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
+/* Processor time that the calling thread has used, in nanoseconds. */
+static inline uint64_t clock_thread_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
 /* Wall clock in seconds since 1970 (`created` fields, logs). */
 static inline int64_t clock_wall_s(void)
 {

@@ -44,11 +44,11 @@ void answer_init(struct answer *a, const struct answer_config *cfg)
 	snprintf(a->model, sizeof(a->model), "%s", cfg->model);
 	a->cfg.id = a->id;
 	a->cfg.model = a->model;
-	json_incref(a->cfg.request);
 	strbuf_init(&a->prefix, 64 * KIB);
 	a->choices = mem_array(struct answer_choice, cfg->n_choices);
 	for (i = 0; i < cfg->n_choices; i++) choice_init(&a->choices[i], i);
 	if (cfg->shape->init) cfg->shape->init(a);
+	a->cfg.request = NULL; /* trees of megabytes are freed on a thread (prep_free()), not with the answer */
 }
 
 void answer_release(struct answer *a)
@@ -59,7 +59,6 @@ void answer_release(struct answer *a)
 	for (i = 0; i < a->cfg.n_choices; i++) choice_release(&a->choices[i]);
 	free(a->choices);
 	strbuf_release(&a->prefix);
-	json_decref(a->cfg.request);
 }
 
 void answer_pick(struct answer *a, const uint32_t *picked, uint32_t n)

@@ -60,7 +60,7 @@ struct answer_config {
 	int n_prompt_logprobs;   /* the same */
 	const char *id, *model;  /* copied */
 	int64_t created;         /* seconds since 1970 */
-	json_t *request;         /* the client's body, for shapes that repeat parts of it; a reference is kept */
+	json_t *request;         /* the client's body, for shapes that repeat parts of it; see answer_init() */
 	uint32_t n_choices;
 	/* The bytes of a token, for log-probabilities. */
 	const char *(*token_bytes)(void *ctx, uint32_t id, size_t *len);
@@ -92,10 +92,7 @@ struct answer {
 	void *state;          /* the shape's own */
 };
 
-void answer_init(struct answer *a, const struct answer_config *cfg);
-void answer_release(struct answer *a);
-
-/* Copies the texts of cfg, keeps a reference of cfg->request. */
+/* Copies the texts of cfg; the request is borrowed for the shape's init. */
 void answer_init(struct answer *a, const struct answer_config *cfg);
 void answer_release(struct answer *a);
 /* Of the choices, picked[0..n) stay, in this order, as 0..n-1. */

@@ -30,6 +30,7 @@ struct api {
 	struct chat *chat;
 	struct lives *lives;
 	uint64_t heartbeat_max_ns;
+	uint32_t pooling;              /* enum request_kind of embeddings */
 	uv_loop_t *loop;               /* for work on threads; NULL: none, all is done at once */
 
 	/* Set by api_init(). */
@@ -45,6 +46,7 @@ struct api {
 	bool draining;
 	struct list gens;              /* all generations */
 	struct list gens_due;          /* that have something to write */
+	struct list embeds_due;        /* requests for embeddings that go on in this pass */
 	struct offload offload;
 	struct strbuf scratch;         /* for documents and chunks; empty between uses */
 };
@@ -85,6 +87,7 @@ void api_models(struct api *a, struct http_request *r);
 void api_model(struct api *a, struct http_request *r);
 void api_tokenize(struct api *a, struct http_request *r);
 void api_detokenize(struct api *a, struct http_request *r);
+void api_embeddings(struct api *a, struct http_request *r);
 void api_render_chat(struct api *a, struct http_request *r);
 void api_render_completions(struct api *a, struct http_request *r);
 void api_health(struct api *a, struct http_request *r);

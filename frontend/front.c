@@ -15,10 +15,13 @@
 #include "frontend/chat.h"
 #include "frontend/chatfile.h"
 #include "frontend/conn.h"
+#include "frontend/embed.h"
 #include "frontend/gen.h"
 #include "frontend/lane.h"
+#include "frontend/owner.h"
 #include "frontend/tcp.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -44,6 +47,7 @@ struct front {
 	struct tokenizer *tokenizer;
 	struct chat *chat;
 	uint64_t ticked_ns;
+	uint64_t used_ns; /* processor time at the end of the last pass */
 	bool draining;
 	uint64_t drain_deadline_ns;
 	int exit_code;
@@ -197,6 +201,7 @@ static void front_pass(struct front *f)
 	for (i = 0; i < 2; i++) {
 		lives_step(f->lives, now);
 		gens_step(&f->api, now);
+		embeds_step(&f->api, now);
 		tcp_flush(f->tcp, now);
 	}
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, now, memory_order_relaxed);
@@ -205,9 +210,19 @@ static void front_pass(struct front *f)
 	front_check_drain(f, now);
 }
 
+/* How long the loop was not looking at its sockets; what others took of the processor does not count. */
+static void front_measure(struct front *f)
+{
+	uint64_t used = clock_thread_ns();
+
+	page_observe(f->api.slot, HISTOGRAM_loop_pass, (double)(used - f->used_ns) / 1e9);
+	f->used_ns = used;
+}
+
 static void on_pass(uv_prepare_t *p)
 {
 	front_pass(p->data);
+	front_measure(p->data);
 }
 
 static void on_heartbeat(uv_timer_t *t)
@@ -245,6 +260,20 @@ static int front_load_chat(struct front *f, const struct gguf *g, struct errbuf 
 	return rc == ST_OK && own[0] ? chatfile_apply(&f->chat, own, err) : rc;
 }
 
+/* What the model file says of pooling (<architecture>.pooling_type: 1 mean, 3 last), unless the user knows better. */
+static uint32_t front_pooling(const struct config *c, const struct gguf *g)
+{
+	struct gguf_str arch;
+	uint64_t type = 0;
+	char key[128];
+
+	if (c->pooling_type) return c->pooling_type == 1 ? REQUEST_POOL_MEAN : REQUEST_POOL_LAST;
+	if (gguf_get_str(g, "general.architecture", &arch, NULL) != ST_OK || arch.len > 64) return REQUEST_POOL_MEAN;
+	snprintf(key, sizeof(key), "%.*s.pooling_type", (int)arch.len, arch.s);
+	if (gguf_get_u64_or(g, key, 0, UINT32_MAX, 0, &type, NULL) != ST_OK) type = 0;
+	return type == 3 ? REQUEST_POOL_LAST : REQUEST_POOL_MEAN;
+}
+
 /* Tokenizer and chat template; the file is closed again. */
 static int front_load(struct front *f, struct errbuf *err)
 {
@@ -256,6 +285,7 @@ static int front_load(struct front *f, struct errbuf *err)
 	if (rc == ST_OK) rc = gguf_open(&g, f->boot->config.model, err);
 	if (rc == ST_OK) rc = front_load_tokenizer(f, g, err);
 	if (rc == ST_OK) rc = front_load_chat(f, g, err);
+	if (rc == ST_OK) f->api.pooling = front_pooling(&f->boot->config, g);
 	if (rc == ST_OK && !chat_has_template(f->chat)) log_warning("the model has no chat template: /v1/chat/completions will be refused");
 	gguf_close(g);
 	return rc;
@@ -305,8 +335,8 @@ static void front_lives(struct front *f)
 		.hello_ns = FRONT_HELLO_NS,
 		.requests_max = f->boot->config.max_requests,
 	};
-	struct lives_out out = {.ctx = f, .send = front_send, .on_token = gen_on_token, .on_end = gen_on_end,
-				.on_prompt_token = gen_on_prompt_token};
+	struct lives_out out = {.ctx = f, .send = front_send, .on_token = owner_on_token, .on_end = owner_on_end,
+				.on_prompt_token = owner_on_prompt_token, .on_embedding = owner_on_embedding};
 
 	f->lives = lives_new(&cfg, &out);
 }
@@ -387,6 +417,7 @@ int front_run(struct boot *boot)
 	CHECK(uv_poll_start(&f->control, UV_READABLE, on_control) == 0);
 	uv_timer_start(&f->heartbeat, on_heartbeat, FRONT_HEARTBEAT_MS, FRONT_HEARTBEAT_MS);
 	uv_prepare_start(&f->pass, on_pass);
+	f->used_ns = clock_thread_ns();
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, clock_now_ns(), memory_order_relaxed);
 	page_state(f->api.slot, PAGE_SERVING);
 	boot_send_ready();

@@ -5,6 +5,7 @@
 #include "common/mem.h"
 #include "frontend/answer.h"
 #include "frontend/choice.h"
+#include "frontend/owner.h"
 #include "frontend/submit.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@
 
 /* One choice of one prompt. */
 struct gen_choice {
+	struct owner owner;
 	struct list_link in_due;
 	struct gen *gen;
 	struct live *live;            /* NULL: it has ended */
@@ -161,12 +163,15 @@ static void gen_answer(struct gen *g, const struct prep *p)
 	answer_init(&g->answer, &cfg);
 }
 
+static const struct owner_kind gen_kind;
+
 static void gen_choice_init(struct gen *g, uint32_t ix, const struct prep *p)
 {
 	const struct prep_prompt *prompt = &p->prompts[ix / g->best_of];
 	struct outparse_config parse = p->parse;
 	struct gen_choice *c = &g->choices[ix];
 
+	c->owner.kind = &gen_kind;
 	c->gen = g;
 	c->answer = &g->answer.choices[ix];
 	c->n_prompt = (uint32_t)prompt->ids.len;
@@ -314,7 +319,7 @@ static void gen_choice_ended(struct gen_choice *c)
 	c->answer->end = choice_end(&c->text);
 }
 
-bool gen_on_token(void *ctx, void *owner, const struct live_token *t)
+static bool on_token(void *owner, const struct live_token *t)
 {
 	struct gen_choice *c = owner;
 	bool found = false;
@@ -332,7 +337,7 @@ bool gen_on_token(void *ctx, void *owner, const struct live_token *t)
 	return found;
 }
 
-void gen_on_prompt_token(void *ctx, void *owner, const struct live_token *t)
+static void on_prompt_token(void *owner, const struct live_token *t)
 {
 	struct gen_choice *c = owner;
 
@@ -341,24 +346,13 @@ void gen_on_prompt_token(void *ctx, void *owner, const struct live_token *t)
 	gen_due(c->gen);
 }
 
-static void gen_refusal(struct gen *g, uint32_t refusal, struct view text)
-{
-	int status = 500;
-
-	if (refusal == REFUSAL_TOO_LONG || refusal == REFUSAL_INVALID) status = 400;
-	if (refusal == REFUSAL_QUEUE_FULL || refusal == REFUSAL_DRAINING) status = 503;
-	if (text.n == 0) text = view_text("The engine refused the request.");
-	if (status == 503) g->error.retry_s = 1;
-	(void)apierr_set(&g->error, status, NULL, "%.*s", (int)text.n, (const char *)text.data);
-}
-
-void gen_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text)
+static void on_end(void *owner, enum finish finish, uint32_t refusal, struct view text)
 {
 	struct gen_choice *c = owner;
 	struct gen *g = c->gen;
 
 	if (refusal) {
-		gen_refusal(g, refusal, text);
+		owner_refusal(&g->error, refusal, text);
 	} else if (finish == FINISH_ABORT) {
 		(void)apierr_set(&g->error, 500, NULL, "The engine ended the request before it was complete.");
 	} else {
@@ -368,6 +362,8 @@ void gen_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, st
 	gen_choice_ended(c);
 	gen_choice_due(c);
 }
+
+static const struct owner_kind gen_kind = {.on_token = on_token, .on_end = on_end, .on_prompt_token = on_prompt_token};
 
 /* ---- the end ---- */
 

@@ -28,11 +28,6 @@ void gen_serve(struct api *a, struct http_request *r, const struct endpoint *end
 /* Takes the request over: it is answered, now or later. Takes p, which has no error. */
 void gen_start(struct api *a, struct http_request *r, struct prep *p);
 
-/* For lives_out. */
-bool gen_on_token(void *ctx, void *owner, const struct live_token *t);
-void gen_on_prompt_token(void *ctx, void *owner, const struct live_token *t);
-void gen_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text);
-
 /* Writes what is due. */
 void gens_step(struct api *a, uint64_t now);
 /* Comment lines for silent streams; about once a second. */

@@ -26,6 +26,7 @@ static const struct route {
 	{METHOD_POST, "/v1/messages/count_tokens", api_messages_count},
 	{METHOD_POST, "/v1/chat/completions/render", api_render_chat},
 	{METHOD_POST, "/v1/completions/render", api_render_completions},
+	{METHOD_POST, "/v1/embeddings", api_embeddings},
 	{METHOD_GET, "/v1/models", api_models},
 	{METHOD_GET, "/v1/models/", api_model},
 	{METHOD_POST, "/tokenize", api_tokenize},

@@ -29,6 +29,8 @@ static const struct bound BUCKETS_E2E[] = {B(0.3), B(0.5), B(0.8), B(1.0), B(1.5
 static const struct bound BUCKETS_TOKENS[] = {B(1.0), B(2.0), B(5.0), B(10.0), B(20.0), B(50.0), B(100.0), B(200.0),
 					      B(500.0), B(1000.0), B(2000.0), B(5000.0), B(10000.0), B(20000.0),
 					      B(50000.0), B(100000.0)};
+static const struct bound BUCKETS_LOOP[] = {B(0.0001), B(0.0002), B(0.0005), B(0.001), B(0.002), B(0.005), B(0.01), B(0.02), B(0.05),
+					    B(0.1), B(0.2), B(0.5), B(1.0)};
 #undef B
 
 struct metric {

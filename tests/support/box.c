@@ -3,7 +3,9 @@
 
 #include "common/mem.h"
 #include "frontend/chat.h"
+#include "frontend/embed.h"
 #include "frontend/gen.h"
+#include "frontend/owner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,6 +52,7 @@ void box_pass(struct box *b)
 
 	lives_step(b->lives, b->now);
 	gens_step(&b->api, b->now);
+	embeds_step(&b->api, b->now);
 	conn_pump(b->conn, b->now);
 	lives_step(b->lives, b->now);
 	while (b->reads && (n = conn_output(b->conn, &out)) > 0) {
@@ -57,6 +60,7 @@ void box_pass(struct box *b)
 		conn_sent(b->conn, n, b->now);
 	}
 	gens_step(&b->api, b->now);
+	embeds_step(&b->api, b->now);
 }
 
 void box_welcome(struct box *b)
@@ -176,8 +180,8 @@ void box_open(struct box *b, bool is_welcome)
 				       "{% if messages|length > 3 %}{{ raise_exception('Too many turns.') }}{% endif %}"
 				       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 	struct lives_config cfg = {.silence_ns = 3600 * NS_PER_S, .hello_ns = NS_PER_S, .requests_max = BOX_REQUESTS};
-	struct lives_out out = {.ctx = b, .send = on_send, .on_token = gen_on_token, .on_end = gen_on_end,
-				.on_prompt_token = gen_on_prompt_token};
+	struct lives_out out = {.ctx = b, .send = on_send, .on_token = owner_on_token, .on_end = owner_on_end,
+				.on_prompt_token = owner_on_prompt_token, .on_embedding = owner_on_embedding};
 	struct errbuf err;
 
 	memset(b, 0, sizeof(*b));
