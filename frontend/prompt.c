@@ -196,7 +196,9 @@ static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const
 	int rc;
 
 	jinja_out_init(&out);
-	rc = rq->tools && !chat_takes_tools(chat) ? chat_render_told(chat, rq, &out, &raised, &err) : chat_render(chat, rq, &out, &raised, &err);
+	rc = chat_render(chat, rq, &out, &raised, &err);
+	if (rq->tools && (!chat_takes_tools(chat) || (rc == ST_OK && !chat_has_tools(&out.text, rq->tools))))
+		rc = chat_render_told(chat, rq, &out, &raised, &err);
 	if (rc != ST_OK) (void)apierr_set(e, 400, "messages", "%s", err.text);
 	else if (rq->tools && !chat_has_tools(&out.text, rq->tools))
 		(void)apierr_set(e, 400, "tools", "`tools` are not in the prompt that this model's chat template makes of these messages.");
