@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGES_PART_MAX (48 * MIB) /* as ANSWER_PART_MAX */
+#define MESSAGES_PART_MAX (48 * MIB) /* of a plain answer; what is longer is no answer: messages_document() */
 
 enum block { BLOCK_NONE, BLOCK_TEXT, BLOCK_THINKING, BLOCK_TOOL };
 
@@ -253,6 +253,7 @@ static void messages_document(struct answer *a, const struct answer_usage *u, st
 	put_stop(&a->choices[0].end, out);
 	put_usage(u, out);
 	strbuf_putc(out, '}');
+	out->overflow |= s->blocks.overflow || s->input.overflow;
 }
 
 const struct answer_shape ANSWER_MESSAGES = {

@@ -2,7 +2,10 @@
  *
  * The pieces of the choice become items in order: reasoning, messages, function calls. What is finished is kept as JSON, because the last
  * event repeats all of it; the open item's text is kept escaped, because its closing events repeat that. A plain answer goes the same way
- * with the events left out. */
+ * with the events left out.
+ *
+ * What is repeated is bounded, because the end of a stream is written whether the client reads or not: of an item with more than
+ * RESPONSES_REPEAT_MAX bytes, which is millions of tokens, the closing events repeat no text, and of log-probabilities only as many as fit. */
 #include "frontend/answer.h"
 
 #include "common/mem.h"
@@ -12,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RESPONSES_PART_MAX (48 * MIB) /* as ANSWER_PART_MAX */
+#define RESPONSES_PART_MAX (48 * MIB)    /* of a plain answer; what is longer is no answer: responses_document() */
+#define RESPONSES_REPEAT_MAX (6 * MIB)   /* of a stream: four times this, of text and of entries, stays below CONN_OUT_MAX */
 
 enum item { ITEM_NONE, ITEM_TEXT, ITEM_REASONING, ITEM_CALL };
 
@@ -26,16 +30,18 @@ struct responses {
 	struct strbuf logprobs;  /* of an open message: entries, joined by commas */
 	struct strbuf unwritten; /* entries whose text has not come yet */
 	struct strbuf echo;      /* what every response object repeats of the request */
+	bool is_short;           /* an item's text did not fit */
 };
 
 static void responses_init(struct answer *a)
 {
+	size_t max = a->cfg.is_stream ? RESPONSES_REPEAT_MAX : RESPONSES_PART_MAX;
 	struct responses *s = mem_new(struct responses);
 
-	strbuf_init(&s->items, RESPONSES_PART_MAX);
-	strbuf_init(&s->said, RESPONSES_PART_MAX);
+	strbuf_init(&s->items, 2 * max);
+	strbuf_init(&s->said, max);
 	strbuf_init(&s->call, 64 * KIB);
-	strbuf_init(&s->logprobs, RESPONSES_PART_MAX);
+	strbuf_init(&s->logprobs, max);
 	strbuf_init(&s->unwritten, RESPONSES_PART_MAX);
 	strbuf_init(&s->echo, RESPONSES_PART_MAX);
 	respobject_echo(a->cfg.request, &s->echo);
@@ -72,7 +78,7 @@ static void event_close(struct strbuf *out)
 static void put_escaped(struct strbuf *out, const char *name, const struct strbuf *inside)
 {
 	strbuf_printf(out, "\"%s\":\"", name);
-	strbuf_append(out, inside->data, inside->len);
+	if (!inside->overflow) strbuf_append(out, inside->data, inside->len);
 	strbuf_putc(out, '"');
 }
 
@@ -173,8 +179,10 @@ static void put_said_event(const struct answer *a, struct responses *s, struct s
 static void take_logprobs(struct responses *s)
 {
 	if (s->open != ITEM_TEXT || s->unwritten.len == 0) return;
-	if (s->logprobs.len) strbuf_putc(&s->logprobs, ',');
-	strbuf_append(&s->logprobs, s->unwritten.data, s->unwritten.len);
+	if (s->unwritten.len < s->logprobs.len_max - s->logprobs.len) {
+		if (s->logprobs.len) strbuf_putc(&s->logprobs, ',');
+		strbuf_append(&s->logprobs, s->unwritten.data, s->unwritten.len);
+	}
 	strbuf_reset(&s->unwritten);
 }
 
@@ -189,6 +197,7 @@ static void close_item(const struct answer *a, struct responses *s, const char *
 	}
 	if (s->items.len) strbuf_putc(&s->items, ',');
 	put_item(a, s, status, &s->items);
+	s->is_short |= s->said.overflow || s->items.overflow;
 	s->open = ITEM_NONE;
 }
 
@@ -219,13 +228,16 @@ static void open_call(const struct answer *a, struct responses *s, const struct 
 static void say(const struct answer *a, struct responses *s, const struct piece *p, struct strbuf *out)
 {
 	static const char *const types[] = {"", "response.output_text.delta", "response.reasoning_text.delta", "response.function_call_arguments.delta"};
-	size_t before = s->said.len;
+	size_t at;
 
-	jsonout_escape(&s->said, p->text.data, p->text.len);
-	if (a->cfg.is_stream) {
+	if (!a->cfg.is_stream) {
+		jsonout_escape(&s->said, p->text.data, p->text.len);
+	} else {
 		item_event_open(a, s, types[s->open], out);
 		strbuf_puts(out, ",\"delta\":\"");
-		if (s->said.len > before) strbuf_append(out, s->said.data + before, s->said.len - before);
+		at = out->len;
+		jsonout_escape(out, p->text.data, p->text.len);
+		strbuf_append(&s->said, out->data + at, out->len - at);
 		strbuf_putc(out, '"');
 		if (s->open == ITEM_TEXT) {
 			strbuf_putc(out, ',');
@@ -324,9 +336,11 @@ static void responses_error(struct answer *a, const struct apierr *e, struct str
 static void responses_document(struct answer *a, const struct answer_usage *u, struct strbuf *out)
 {
 	struct respobject o = last_item(a, out);
+	struct responses *s = a->state;
 
 	o.usage = u;
 	put_object(a, &o, out);
+	out->overflow |= s->is_short;
 }
 
 const struct answer_shape ANSWER_RESPONSES = {

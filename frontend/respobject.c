@@ -97,7 +97,7 @@ void respobject_put(const struct answer *a, const struct respobject *o, const st
 	strbuf_puts(out, ",\"model\":");
 	jsonout_text(out, a->model);
 	strbuf_puts(out, ",\"output\":[");
-	strbuf_append(out, items->data, items->len);
+	if (!items->overflow) strbuf_append(out, items->data, items->len);
 	strbuf_puts(out, "],\"previous_response_id\":null,\"service_tier\":\"default\",\"store\":false,\"truncation\":\"disabled\"");
 	strbuf_append(out, echo->data, echo->len);
 	put_usage(o->usage, out);

@@ -1,4 +1,5 @@
 /* test_answer_responses.c - the bytes of answers in the shape of the Responses API: events in order, items, the response object. */
+#include "common/mem.h"
 #include "common/status.h"
 #include "frontend/answer.h"
 #include "frontend/jsonread.h"
@@ -247,12 +248,59 @@ static void test_long_echo(void **state)
 	json_decref(got);
 }
 
+static void say_much(struct shapetest *t, char c, size_t n)
+{
+	char *text = mem_zalloc(n + 1, 1);
+
+	memset(text, c, n);
+	shapetest_say(t, 'T', text);
+	free(text);
+}
+
+/* A stream repeats no more than fits at its end, and stays JSON; a plain answer that does not fit is none. */
+static void test_very_long_answers(void **state)
+{
+	struct shapetest t;
+	json_t *got;
+	char *last;
+	int i;
+
+	shapetest_init(&t, &ANSWER_RESPONSES, true, -1, NULL);
+	t.out.len_max = 64 * MIB;
+	for (i = 0; i < 7; i++) {
+		say_much(&t, 'x', MIB);
+		strbuf_reset(&t.out);
+	}
+	shapetest_end(&t, "stop");
+	assert_true(t.out.len < 64 * KIB);
+	last = strstr(t.out.data, "event: response.completed");
+	assert_non_null(last);
+	got = json_loads(strchr(last, '{'), JSON_DISABLE_EOF_CHECK, NULL);
+	assert_non_null(got);
+	json_decref(got);
+	shapetest_release(&t);
+
+	shapetest_init(&t, &ANSWER_RESPONSES, false, -1, NULL);
+	t.out.len_max = 64 * MIB;
+	for (i = 0; i < 9; i++) say_much(&t, 'x', MIB);
+	shapetest_end(&t, "stop");
+	assert_false(t.out.overflow);
+	shapetest_release(&t);
+
+	shapetest_init(&t, &ANSWER_RESPONSES, false, -1, NULL);
+	t.out.len_max = 64 * MIB;
+	say_much(&t, 1, 9 * MIB); /* six bytes each, escaped */
+	shapetest_end(&t, "stop");
+	assert_true(t.out.overflow);
+	shapetest_release(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stream_of_text), cmocka_unit_test(test_stream_of_thoughts_and_calls), cmocka_unit_test(test_cut_stream),
 		cmocka_unit_test(test_failed_stream), cmocka_unit_test(test_logprobs), cmocka_unit_test(test_documents),
-		cmocka_unit_test(test_echo), cmocka_unit_test(test_echo_of_large_numbers), cmocka_unit_test(test_long_echo),
+		cmocka_unit_test(test_echo), cmocka_unit_test(test_echo_of_large_numbers), cmocka_unit_test(test_long_echo), cmocka_unit_test(test_very_long_answers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
