@@ -96,5 +96,6 @@ void api_ping(struct api *a, struct http_request *r);
 void api_version(struct api *a, struct http_request *r);
 void api_load(struct api *a, struct http_request *r);
 void api_metrics(struct api *a, struct http_request *r);
+void api_openapi(struct api *a, struct http_request *r);
 
 #endif

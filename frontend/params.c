@@ -399,6 +399,19 @@ static const struct param params_table[] = {
 	LATER("lora_path", BOTH, IDLE_NONE),
 };
 
+bool params_row(size_t ix, struct params_row *out)
+{
+	const struct param *row = &params_table[ix];
+
+	if (ix >= ARRAY_LEN(params_table)) return false;
+	*out = (struct params_row){.name = row->name, .where = row->where, .lo = row->lo, .hi = row->hi, .what = row->what};
+	out->kind = row->kind == P_BOOL ? PARAMS_ROW_BOOL
+		    : row->kind == P_WHOLE ? PARAMS_ROW_WHOLE
+		    : row->kind == P_NUMBER ? PARAMS_ROW_NUMBER
+		    : row->kind == P_CUSTOM ? PARAMS_ROW_OTHER : PARAMS_ROW_REFUSED;
+	return true;
+}
+
 static bool param_is_idle(const json_t *j, int idle)
 {
 	if (idle & IDLE_FALSE && json_is_false(j)) return true;

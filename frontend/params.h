@@ -91,6 +91,17 @@ bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *
 /* Reads what constrains the output (params_format.c); part of params_read(). */
 bool params_format_read(struct params *p, const json_t *body, struct apierr *e) MUST_CHECK;
 
+/* A row of the table, for the documentation. */
+struct params_row {
+	const char *name;
+	int where;        /* params_endpoint bits */
+	enum { PARAMS_ROW_BOOL, PARAMS_ROW_WHOLE, PARAMS_ROW_NUMBER, PARAMS_ROW_OTHER, PARAMS_ROW_REFUSED } kind;
+	double lo, hi;    /* of the numbers */
+	const char *what; /* it must be; NULL: nothing is said */
+};
+/* False: there are not so many. */
+bool params_row(size_t ix, struct params_row *out);
+
 /* A whole number: a JSON integer, or a real without a fraction. False when j is neither. */
 bool params_whole(const json_t *j, int64_t *out);
 

@@ -2,7 +2,8 @@
  *
  * What the head of a request decides is decided before its body is read: the key, the coding of the body. Paths may have
  * --root-path in front, because some proxies take it away and others do not. */
-#include "frontend/api.h"
+#include "frontend/routes.h"
+
 #include "frontend/auth.h"
 #include "frontend/conn.h"
 
@@ -10,11 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct route {
-	enum http_method method;
-	const char *path; /* ends in '/': a prefix, something must follow */
-	void (*handler)(struct api *a, struct http_request *r);
-} routes[] = {
+static const struct route routes[] = {
 	{METHOD_POST, "/v1/chat/completions", api_chat},
 	{METHOD_POST, "/v1/completions", api_completions},
 	{METHOD_POST, "/v1/responses", api_responses},
@@ -39,7 +36,14 @@ static const struct route {
 	{METHOD_GET, "/version", api_version},
 	{METHOD_GET, "/load", api_load},
 	{METHOD_GET, "/metrics", api_metrics},
+	{METHOD_GET, "/openapi.json", api_openapi},
 };
+
+const struct route *routes_all(size_t *n)
+{
+	*n = ARRAY_LEN(routes);
+	return routes;
+}
 
 static bool route_matches(const struct route *t, const char *path)
 {
@@ -50,7 +54,7 @@ static bool route_matches(const struct route *t, const char *path)
 }
 
 /* What load balancers and orchestrators ask needs no key: they have none. */
-static bool route_is_open(const char *path)
+bool routes_is_open(const char *path)
 {
 	static const char *const open[] = {"/health", "/ready", "/live", "/ping"};
 
@@ -87,7 +91,7 @@ int api_on_head(void *ctx, struct http_request *r, const char **text)
 
 	strip_root(a->config->root_path, r);
 	if (r->method == METHOD_OPTIONS) return 0;
-	if (a->keys && !route_is_open(r->path) && !auth_allows(a->keys, r)) {
+	if (a->keys && !routes_is_open(r->path) && !auth_allows(a->keys, r)) {
 		*text = "This server needs an API key: send `Authorization: Bearer KEY` with one of its keys.";
 		return 401;
 	}

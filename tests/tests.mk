@@ -126,7 +126,7 @@ check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, al
 	@-$(RUN_TESTS) programs $(B)/tests/test_families
 	@-$(RUN_TESTS) command "golden models, all of them" -- $(B)/tests/test_golden_model --all
 	@-$(RUN_TESTS) command "same logits every way, default model" -- $(B)/tests/test_engine --all
-	@-SLUICE_BIN_DIR=build/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e/long_crash.py
+	@-SLUICE_BIN_DIR=build/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e/long_crash.py tests/e2e/long_openapi.py
 	@-tests/e2e/shared_checks.sh --long $(RESULTS)
 	@$(RUN_TESTS) sum
 
