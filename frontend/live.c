@@ -23,10 +23,8 @@
  *
  * Always holds, see lives_check(): a request is on the list of its state and in the table; n_output <= n_output_max;
  * started = live + ended + cancelled. */
-#include "frontend/live.h"
+#include "frontend/live_impl.h"
 
-#include "common/list.h"
-#include "common/map.h"
 #include "common/mem.h"
 #include "common/status.h"
 #include "proto/ids.h"
@@ -37,50 +35,6 @@
 #define LIVES_STEP_BYTES MIB
 /* Syncs in which a submit may be missing: the first one may have crossed it. */
 #define LIVES_SYNCS_MISSED 2
-
-enum live_state { LIVE_DUE, LIVE_SENT, LIVE_HELD, LIVE_N_STATES };
-
-struct live {
-	struct list_link link; /* on lives.in_state[state] */
-	enum live_state state;
-	void *owner;
-	struct msg *asked;        /* owned: the message around `submit` */
-	struct msg_submit *submit; /* as sent last: attempt 0 before the first time; its tokens are left out */
-	size_t submit_bytes;       /* of its other lists */
-	uint32_t *tokens;          /* owned: prompt, then output */
-	size_t tokens_cap;
-	uint32_t n_output; /* received */
-	uint32_t n_prompt_known; /* prompt positions below it need no log-probabilities any more; n_prompt when none are wanted */
-	uint32_t n_cached;
-	uint64_t hold_until_ns; /* no repeated submit before, within an epoch */
-	uint64_t backoff_ns;    /* doubles with each submit that brought no token */
-	uint64_t sync_seen;     /* the last sync that listed the newest attempt */
-	uint32_t syncs_missed;  /* that did not list it, since it was sent */
-	bool accepted;          /* once, by any executor */
-	bool in_callback;
-};
-
-struct lives {
-	struct lives_config cfg;
-	struct lives_out out;
-	struct map by_id;
-	struct list in_state[LIVE_N_STATES];
-	uint64_t counter; /* of client ids */
-
-	uint64_t epoch;
-	bool has_epoch;
-	bool hello_sent; /* in this epoch */
-	bool welcome;
-	uint64_t hello_due_ns;
-	uint64_t heard_ns; /* last message of this epoch, of any kind: a sync may wait behind many others */
-	uint64_t retry_ns; /* a send was not taken: again at the latest then; 0: at once */
-	uint64_t sync_number;
-	uint32_t model_len_max;
-
-	uint64_t *cancels; /* ids, a ring of cfg.requests_max */
-	uint32_t cancels_first, n_cancels;
-	struct lives_stats stats;
-};
 
 struct lives *lives_new(const struct lives_config *cfg, const struct lives_out *out)
 {
@@ -95,7 +49,7 @@ struct lives *lives_new(const struct lives_config *cfg, const struct lives_out *
 	return l;
 }
 
-static void live_free(struct live *r)
+void live_free(struct live *r)
 {
 	free(r->tokens);
 	free(r->asked);
@@ -120,7 +74,7 @@ static void live_move(struct lives *l, struct live *r, enum live_state to)
 }
 
 /* Takes it out of everything. The caller frees it. */
-static void live_remove(struct lives *l, struct live *r)
+void live_remove(struct lives *l, struct live *r)
 {
 	CHECK(!r->in_callback);
 	CHECK(map_remove(&l->by_id, r->submit->client_id) == r);
@@ -128,7 +82,7 @@ static void live_remove(struct lives *l, struct live *r)
 }
 
 /* Room for n_more tokens; doubles, and is never more than the request can have. */
-static void live_reserve(struct live *r, uint32_t n_more)
+void live_reserve(struct live *r, uint32_t n_more)
 {
 	size_t need = (size_t)r->submit->n_prompt + r->n_output + n_more;
 
@@ -202,238 +156,25 @@ bool live_is_accepted(const struct live *r)
 }
 
 /* Something of it is missing: submit again, unless that was just done (the next sync shows it again). */
-static void live_resubmit(struct lives *l, struct live *r, uint64_t now)
+void live_resubmit(struct lives *l, struct live *r, uint64_t now)
 {
 	if (r->state == LIVE_DUE || now < r->hold_until_ns) return;
 	live_move(l, r, LIVE_DUE);
 }
 
 /* The executor has answered the newest attempt. */
-static void live_hold(struct lives *l, struct live *r)
+void live_hold(struct lives *l, struct live *r)
 {
 	r->accepted = true;
 	if (r->state == LIVE_SENT) live_move(l, r, LIVE_HELD);
 }
 
-static void live_end(struct lives *l, struct live *r, enum finish finish, uint32_t refusal, struct view text)
+void live_end(struct lives *l, struct live *r, enum finish finish, uint32_t refusal, struct view text)
 {
 	live_remove(l, r);
 	l->stats.ended++;
 	l->out.on_end(l->out.ctx, r->owner, finish, refusal, text);
 	live_free(r);
-}
-
-/* One row of a results message. */
-struct live_row {
-	uint64_t client_id;
-	uint32_t attempt, position, n_tokens, finish, n_cached;
-	uint32_t prompt_start, n_prompt, n_pooled;
-	uint32_t token_ix, top_ix, prompt_ix, prompt_top_ix, pooled_ix; /* where it begins in the joined columns */
-};
-
-static struct view lives_column(struct view c, uint32_t ix, uint32_t n)
-{
-	/* An empty column may have no memory at all. */
-	return n ? view_of((const char *)c.data + (size_t)ix * sizeof(uint32_t), n) : view_of(NULL, 0);
-}
-
-/* A token of a row: number ix of its columns, whose entries begin at top_ix. */
-static struct live_token lives_token(struct view ranks, struct view n_top, struct view ids, struct view logprobs, uint32_t ix,
-				     uint32_t top_ix)
-{
-	uint32_t n = col_u32(n_top, ix);
-
-	return (struct live_token){.rank = col_u32(ranks, ix),
-				   .n_top = n,
-				   .top_ids = lives_column(ids, top_ix, n),
-				   .top_logprobs = lives_column(logprobs, top_ix, n)};
-}
-
-/* Gives the owner what is new of the prompt's log-probabilities. */
-static void live_take_prompt(struct lives *l, struct live *r, const struct msg_results *m, const struct live_row *row)
-{
-	uint32_t top_ix = row->prompt_top_ix;
-
-	r->in_callback = true;
-	for (uint32_t i = 0; i < row->n_prompt; i++) {
-		struct live_token t = lives_token(m->prompt_ranks, m->prompt_n_top, m->prompt_top_ids, m->prompt_top_logprobs,
-						  row->prompt_ix + i, top_ix);
-
-		top_ix += t.n_top;
-		t.position = row->prompt_start + i;
-		if (t.position < r->n_prompt_known) {
-			l->stats.dropped_repeats++;
-			continue;
-		}
-		t.id = r->tokens[t.position];
-		r->n_prompt_known++;
-		r->hold_until_ns = r->backoff_ns = 0;
-		if (l->out.on_prompt_token) l->out.on_prompt_token(l->out.ctx, r->owner, &t);
-	}
-	r->in_callback = false;
-}
-
-/* Gives the owner what is new of the row. True when the owner ends the request; *last: that token was the row's
- * last. */
-static bool live_take(struct lives *l, struct live *r, const struct msg_results *m, const struct live_row *row,
-		      bool *last)
-{
-	uint32_t top_ix = row->top_ix;
-
-	live_reserve(r, row->n_tokens);
-	for (uint32_t i = 0; i < row->n_tokens; i++) {
-		struct live_token t = lives_token(m->ranks, m->n_top, m->top_ids, m->top_logprobs, row->token_ix + i, top_ix);
-		bool end;
-
-		top_ix += t.n_top;
-		t.id = col_u32(m->tokens, row->token_ix + i);
-		t.position = row->position + i;
-		if (t.position < r->n_output) {
-			l->stats.dropped_repeats++;
-			continue;
-		}
-		r->tokens[r->submit->n_prompt + r->n_output++] = t.id;
-		r->hold_until_ns = r->backoff_ns = 0;
-		l->stats.tokens++;
-		r->in_callback = true;
-		end = l->out.on_token(l->out.ctx, r->owner, &t);
-		r->in_callback = false;
-		*last = i + 1 == row->n_tokens;
-		if (end) return true;
-	}
-	return false;
-}
-
-/* A row that is no answer to this request. */
-static bool live_is_foreign(const struct live *r, const struct live_row *row)
-{
-	bool is_pooling = r->submit->kind != REQUEST_GENERATE;
-
-	if (row->attempt != r->submit->attempt || row->finish > FINISH_ABORT) return true;
-	if ((uint64_t)row->position + row->n_tokens > (is_pooling ? 0 : r->submit->n_output_max)) return true;
-	if (row->n_prompt && (!r->submit->n_prompt_logprobs || row->prompt_start == 0 ||
-			      (uint64_t)row->prompt_start + row->n_prompt > r->submit->n_prompt))
-		return true;
-	return is_pooling ? (row->finish == FINISH_STOP) != (row->n_pooled > 0) : row->n_pooled > 0;
-}
-
-/* Something that comes before the row's content has not arrived. */
-static bool live_has_gap(const struct live *r, const struct live_row *row)
-{
-	uint32_t prompt_end = r->n_prompt_known;
-
-	if (row->n_prompt) {
-		if (row->prompt_start > prompt_end) return true;
-		prompt_end = max_u32(prompt_end, row->prompt_start + row->n_prompt);
-	}
-	if (prompt_end < r->submit->n_prompt && (row->n_tokens || row->finish != FINISH_NONE)) return true;
-	return row->position > r->n_output;
-}
-
-static void lives_on_row(struct lives *l, const struct msg_results *m, const struct live_row *row, uint64_t now)
-{
-	struct live *r = map_get(&l->by_id, row->client_id);
-	bool last = false;
-
-	if (!r || live_is_foreign(r, row)) {
-		l->stats.dropped_stale++;
-		return;
-	}
-	live_hold(l, r);
-	if (live_has_gap(r, row)) {
-		l->stats.gaps++;
-		live_resubmit(l, r, now);
-		return;
-	}
-	if (r->n_output == 0) r->n_cached = min_u32(row->n_cached, r->submit->n_prompt);
-	live_take_prompt(l, r, m, row);
-	if (live_take(l, r, m, row, &last)) {
-		if (row->finish != FINISH_NONE && last) {
-			/* The executor has ended it as well. */
-			live_remove(l, r);
-			l->stats.cancelled++;
-			live_free(r);
-		} else {
-			lives_cancel(l, r);
-		}
-		return;
-	}
-	if (row->finish == FINISH_NONE) return;
-	if (row->position + row->n_tokens < r->n_output) {
-		/* It ends before what it has already given: not an end of this request. A sync will tell. */
-		l->stats.dropped_stale++;
-		return;
-	}
-	if (row->n_pooled && l->out.on_embedding) {
-		r->in_callback = true;
-		l->out.on_embedding(l->out.ctx, r->owner, lives_column(m->pooled, row->pooled_ix, row->n_pooled));
-		r->in_callback = false;
-	}
-	live_end(l, r, (enum finish)row->finish, 0, view_of(NULL, 0));
-}
-
-static uint64_t lives_sum(struct view column)
-{
-	uint64_t sum = 0;
-
-	for (uint32_t i = 0; i < column.n; i++) sum += col_u32(column, i);
-	return sum;
-}
-
-/* A column that may be left out: nothing but zeros then. */
-static bool lives_may_be(struct view column, uint32_t n_rows)
-{
-	return column.n == n_rows || column.n == 0;
-}
-
-static uint32_t lives_at(struct view column, uint32_t ix)
-{
-	return ix < column.n ? col_u32(column, ix) : 0;
-}
-
-/* All columns describe the same rows, tokens and entries. */
-static bool lives_results_fit(const struct msg_results *m)
-{
-	uint32_t n_rows = m->client_ids.n, n_tokens = m->tokens.n, n_prompt = m->prompt_ranks.n;
-
-	if (m->attempts.n != n_rows || m->positions.n != n_rows || m->n_tokens.n != n_rows || m->finishes.n != n_rows ||
-	    m->n_cached.n != n_rows)
-		return false;
-	if (!lives_may_be(m->prompt_starts, n_rows) || !lives_may_be(m->n_prompt_tokens, n_rows) || !lives_may_be(m->n_pooled, n_rows))
-		return false;
-	if (m->n_top.n != n_tokens || m->ranks.n != n_tokens || m->top_ids.n != m->top_logprobs.n) return false;
-	if (m->prompt_n_top.n != n_prompt || m->prompt_top_ids.n != m->prompt_top_logprobs.n) return false;
-	return lives_sum(m->n_tokens) == n_tokens && lives_sum(m->n_top) == m->top_ids.n &&
-	       lives_sum(m->n_prompt_tokens) == n_prompt && lives_sum(m->prompt_n_top) == m->prompt_top_ids.n &&
-	       lives_sum(m->n_pooled) == m->pooled.n;
-}
-
-static void lives_on_results(struct lives *l, const struct msg_results *m, uint64_t now)
-{
-	struct live_row row = {0};
-
-	if (m->epoch != l->epoch || !lives_results_fit(m)) {
-		l->stats.dropped_stale++;
-		return;
-	}
-	l->heard_ns = now;
-	for (uint32_t i = 0; i < m->client_ids.n; i++) {
-		row.client_id = col_u64(m->client_ids, i);
-		row.attempt = col_u32(m->attempts, i);
-		row.position = col_u32(m->positions, i);
-		row.n_tokens = col_u32(m->n_tokens, i);
-		row.finish = col_u32(m->finishes, i);
-		row.n_cached = col_u32(m->n_cached, i);
-		row.prompt_start = lives_at(m->prompt_starts, i);
-		row.n_prompt = lives_at(m->n_prompt_tokens, i);
-		row.n_pooled = lives_at(m->n_pooled, i);
-		lives_on_row(l, m, &row, now);
-		for (uint32_t k = 0; k < row.n_tokens; k++) row.top_ix += col_u32(m->n_top, row.token_ix + k);
-		for (uint32_t k = 0; k < row.n_prompt; k++) row.prompt_top_ix += col_u32(m->prompt_n_top, row.prompt_ix + k);
-		row.token_ix += row.n_tokens;
-		row.prompt_ix += row.n_prompt;
-		row.pooled_ix += row.n_pooled;
-	}
 }
 
 static void lives_on_refused(struct lives *l, const struct msg_refused *m, uint64_t now)
@@ -553,7 +294,7 @@ void lives_on_message(struct lives *l, const struct msg *m, uint64_t now)
 {
 	switch (m->type) {
 	case MSG_welcome: lives_on_welcome(l, &m->welcome, now); break;
-	case MSG_results: lives_on_results(l, &m->results, now); break;
+	case MSG_results: liverows_on_results(l, &m->results, now); break;
 	case MSG_refused: lives_on_refused(l, &m->refused, now); break;
 	case MSG_sync: lives_on_sync(l, &m->sync, now); break;
 	default: l->stats.dropped_stale++; break;
