@@ -316,6 +316,70 @@ static void log_probabilities_are_kept_a_token(void **state)
 	seqheap_release(&h);
 }
 
+/* Positions of the prompt: from where the frontend is; what it has and we have not is never sent. */
+static void rows_of_the_prompt_begin_where_the_frontend_is(void **state)
+{
+	static const struct {
+		uint32_t submitted, n_rows, resubmitted, n_known, n_sent;
+	} rows[] = {
+		/* The prompt has 3 tokens, positions 1 and 2. */
+		{0, 0, 0, 1, 1}, {1, 0, 1, 1, 1}, {0, 1, 0, 2, 1}, {0, 1, 1, 2, 1}, {0, 1, 2, 2, 2}, {0, 2, 1, 3, 1},
+		{2, 1, 1, 3, 2}, /* before its own beginning there is nothing to send */
+		{0, 0, 2, 2, 2}, {0, 1, 3, 3, 3}, {3, 0, 3, 3, 3}, {0, 0, 9, 3, 3},
+	};
+	const struct view none = view_of(NULL, 0);
+
+	for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct msg_submit m = submit(1, 1);
+		struct seqheap h = {0};
+		struct seqs t;
+		struct seq *s;
+
+		seqs_init(&t);
+		m.n_prompt_logprobs = 1;
+		m.n_prompt_known = rows[i].submitted;
+		s = seq_new(&t, &m, NULL, &h, 1);
+		assert_int_equal(seq_n_prompt_known(s), max_u32(1, rows[i].submitted));
+		assert_false(seq_has_prompt_rows(s));
+		for (uint32_t k = 0; k < rows[i].n_rows; k++) seq_append_top(s->prompt_logprobs, 1, 0, none, none, 0);
+		assert_int_equal(seq_has_prompt_rows(s), rows[i].n_rows > 0);
+		seq_set_prompt_sent(s, rows[i].resubmitted);
+		seqs_check(&t);
+		assert_int_equal(seq_n_prompt_known(s), rows[i].n_known);
+		assert_int_equal(s->n_prompt_sent, rows[i].n_sent);
+		seqs_release(&t);
+		seqheap_release(&h);
+	}
+}
+
+static void a_request_without_rows_has_none_missing(void **state)
+{
+	struct seqheap h = {0};
+	struct seqs t;
+	struct seq *s;
+
+	seqs_init(&t);
+	s = add(&t, &h, 1, 1);
+	assert_int_equal(seq_n_prompt_known(s), 3);
+	assert_false(seq_has_prompt_rows(s) || seq_is_pooling(s));
+	seq_set_prompt_sent(s, 2);
+	assert_int_equal(s->n_prompt_sent, 0);
+	seqs_release(&t);
+	seqheap_release(&h);
+}
+
+static void a_pooling_request_ends_with_its_state(void **state)
+{
+	const struct msg_submit ask = {.kind = REQUEST_POOL_LAST};
+	float pooled[1] = {1};
+	struct seq s = {.ask = &ask, .n_prompt = 4, .n_tokens = 4};
+
+	assert_true(seq_is_pooling(&s));
+	assert_int_equal(seq_finish(&s, 4), FINISH_NONE);
+	s.pooled = pooled;
+	assert_int_equal(seq_finish(&s, 4), FINISH_STOP);
+}
+
 static void live_and_die(void)
 {
 	struct msg_submit m = submit(1, 1);
@@ -325,6 +389,8 @@ static void live_and_die(void)
 
 	seqs_init(&t);
 	m.n_logprobs = 2;
+	m.n_prompt_logprobs = 2;
+	m.grammar = view_text("grammar");
 	for (i = 0; i < 20; i++) {
 		struct seq *s;
 
@@ -332,6 +398,8 @@ static void live_and_die(void)
 		s = seq_new(&t, &m, NULL, &h, i);
 		seq_append(s, 1);
 		seq_append_top(s->logprobs, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
+		seq_append_top(s->prompt_logprobs, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
+		s->pooled = mem_array(float, 3);
 		mem_reserve(s->blocks, s->blocks_cap, 1);
 		if (i % 2) seq_free(&t, s);
 	}
@@ -360,6 +428,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_request_ends_as_its_last_token_says),
 		cmocka_unit_test(the_output_limit_is_the_smaller_one),
 		cmocka_unit_test(log_probabilities_are_kept_a_token),
+		cmocka_unit_test(rows_of_the_prompt_begin_where_the_frontend_is),
+		cmocka_unit_test(a_request_without_rows_has_none_missing),
+		cmocka_unit_test(a_pooling_request_ends_with_its_state),
 		cmocka_unit_test(nothing_leaks),
 	};
 
