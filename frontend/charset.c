@@ -17,13 +17,13 @@ struct charset charset_of(struct gramctx *g, const struct gram_range *ranges, si
 	struct gram_range *r = gramctx_array(g, struct gram_range, 2 * n); /* twice: surrogates may cut one in two */
 	size_t i, m = 0, k = 0;
 
-	gramctx_work(g, n);
+	gramctx_work(g, n / 4);
 	for (i = 0; i < n; i++) {
 		if (ranges[i].lo > ranges[i].hi) continue;
 		if (ranges[i].lo < 0xd800) r[m++] = (struct gram_range){ranges[i].lo, min_u32(ranges[i].hi, 0xd7ff)};
 		if (ranges[i].hi > 0xdfff) r[m++] = (struct gram_range){max_u32(ranges[i].lo, 0xe000), ranges[i].hi};
 	}
-	if (m > 1) qsort(r, m, sizeof(*r), charset_compare);
+	gramctx_sort(g, r, m, sizeof(*r), charset_compare);
 	for (i = 0; i < m; i++) {
 		if (k && r[i].lo <= r[k - 1].hi + 1) r[k - 1].hi = max_u32(r[k - 1].hi, r[i].hi);
 		else r[k++] = r[i];
@@ -89,12 +89,22 @@ static const char category_names[][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn
 /* Planes 4 to 13 have no character; a range that ends here is not looked at one by one. */
 static const struct gram_range assigned[] = {{0, 0x3ffff}, {0xe0000, 0xe0fff}, {0xf0000, 0xf0000}, {0x100000, 0x100000}};
 
+struct charset_scanned {
+	uint32_t categories;
+	struct charset set;
+	struct charset_scanned *next;
+};
+
+/* Looks at every character once for each combination of categories; some milliseconds. */
 static struct charset charset_scan(struct gramctx *g, uint32_t categories)
 {
+	struct charset_scanned *known;
 	struct gram_range *r = NULL;
 	size_t n = 0, cap = 0, i;
 	uint32_t cp;
 
+	for (known = g->scanned; known; known = known->next)
+		if (known->categories == categories) return known->set;
 	if (!gramctx_work(g, 50000)) return (struct charset){NULL, 0};
 	for (i = 0; i < ARRAY_LEN(assigned); i++) {
 		for (cp = assigned[i].lo; cp <= assigned[i].hi; cp++) {
@@ -110,7 +120,10 @@ static struct charset charset_scan(struct gramctx *g, uint32_t categories)
 	/* The private planes are one category from end to end. */
 	for (i = 0; i < n; i++)
 		if (r[i].lo == 0xf0000 || r[i].lo == 0x100000) r[i].hi += 0xfffd;
-	return charset_of(g, r, n);
+	known = gramctx_array(g, struct charset_scanned, 1);
+	*known = (struct charset_scanned){categories, charset_of(g, r, n), g->scanned};
+	g->scanned = known;
+	return known->set;
 }
 
 bool charset_category(struct gramctx *g, const char *name, size_t len, struct charset *out)

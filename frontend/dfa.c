@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define DFA_DEAD UINT32_MAX
-#define DFA_STATES_MAX 50000u
+#define DFA_LENGTH_MAX 50000u /* characters of a text of limited length that has a state each */
 
 const struct dfa *dfa_none(struct gramctx *g)
 {
@@ -23,8 +23,8 @@ const struct dfa *dfa_lengths(struct gramctx *g, uint32_t min, uint32_t max)
 	struct dfabuild *b = dfabuild_new(g);
 	uint32_t last = max == GRAM_NO_END ? min : max, i, s;
 
-	if (last > DFA_STATES_MAX) {
-		gramctx_fail(g, ST_LIMIT, "too large: a text of %u characters needs more than %u states", last, DFA_STATES_MAX);
+	if (last > DFA_LENGTH_MAX) {
+		gramctx_fail(g, ST_LIMIT, "too large: an expression or a format together with a length of %u, at most %u", last, DFA_LENGTH_MAX);
 		return dfa_none(g);
 	}
 	for (i = 0; i <= last && gramctx_is_ok(g); i++) {
@@ -61,7 +61,7 @@ const struct dfa *dfa_words(struct gramctx *g, const struct dfa_word *words, siz
 	size_t i, longest = 0;
 
 	if (!n) return dfa_none(g);
-	if (n > 1) qsort(sorted, n, sizeof(*sorted), dfa_word_compare);
+	gramctx_sort(g, sorted, n, sizeof(*sorted), dfa_word_compare);
 	for (i = 0; i < n; i++) longest = max_size(longest, sorted[i].len);
 	path = gramctx_array(g, uint32_t, longest + 1); /* states of the last word */
 	chars = gramctx_array(g, uint32_t, longest + 1);
@@ -119,7 +119,6 @@ static uint32_t dfa_pair(struct dfa_product *p, uint32_t i, uint32_t j)
 	p->pairs[p->n] = key;
 	dfabuild_state(p->out, p->op == DFA_AND ? x && y : p->op == DFA_OR ? x || y : x && !y);
 	map_put(&p->numbers, key, (void *)(uintptr_t)(p->n + 1));
-	if (p->n >= DFA_STATES_MAX) gramctx_fail(p->g, ST_LIMIT, "too complicated: its automaton has more than %u states", DFA_STATES_MAX);
 	return p->n++;
 }
 

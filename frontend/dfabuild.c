@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #define DFABUILD_NONE UINT32_MAX
+#define DFABUILD_STATES_MAX 60000u /* more than a grammar has room for */
 
 struct dfabuild_edge {
 	uint32_t from;
@@ -34,6 +35,7 @@ uint32_t dfabuild_state(struct dfabuild *b, bool is_final)
 {
 	gramctx_reserve(b->g, b->is_final, b->n, b->cap);
 	b->is_final[b->n] = is_final;
+	if (b->n == DFABUILD_STATES_MAX) gramctx_fail(b->g, ST_LIMIT, "too large: an automaton of more than %u states", DFABUILD_STATES_MAX);
 	gramctx_work(b->g, 1);
 	return b->n++;
 }
@@ -65,7 +67,7 @@ static uint32_t *dfabuild_index(struct dfabuild *b)
 	uint32_t *first = gramctx_array(b->g, uint32_t, b->n + 1);
 	size_t i;
 
-	if (b->n_edges > 1) qsort(b->edges, b->n_edges, sizeof(*b->edges), dfabuild_compare);
+	gramctx_sort(b->g, b->edges, b->n_edges, sizeof(*b->edges), dfabuild_compare);
 	for (i = 0; i < b->n_edges; i++) first[b->edges[i].from + 1]++;
 	for (i = 0; i < b->n; i++) first[i + 1] += first[i];
 	return first;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define DFAREGEX_PARTS_MAX 60000u
+#define DFAREGEX_PARTS_MAX 120000u
 #define DFAREGEX_STATES_MAX 20000u
 
 enum dfaregex_kind { DFAREGEX_SET, DFAREGEX_SPLIT, DFAREGEX_BEGIN, DFAREGEX_END, DFAREGEX_ACCEPT, DFAREGEX_ALL };
@@ -150,7 +150,7 @@ static uint32_t dfaregex_reach(struct dfaregex *d, const uint32_t *from, uint32_
 		}
 		d->found[n++] = at;
 	}
-	if (n > 1) qsort(d->found, n, sizeof(*d->found), dfaregex_compare);
+	gramctx_sort(d->g, d->found, n, sizeof(*d->found), dfaregex_compare);
 	return n;
 }
 
@@ -162,6 +162,7 @@ static uint32_t dfaregex_number(struct dfaregex *d, const uint32_t *from, uint32
 	uint32_t n;
 	uint64_t h;
 
+	gramctx_work(d->g, 2 * n_from);
 	dfaregex_reach(d, from, n_from, at_begin, true, &accepts_at_end);
 	n = dfaregex_reach(d, from, n_from, at_begin, false, &accepts);
 	h = XXH3_64bits_withSeed(d->found, n * sizeof(*d->found), accepts_at_end);
@@ -208,8 +209,8 @@ static size_t dfaregex_events(struct dfaregex *d, const struct dfaregex_set *set
 			(*out)[n++] = (struct dfaregex_event){s->ranges[k].hi + 1, i, false};
 		}
 	}
-	if (n > 1) qsort(*out, n, sizeof(**out), dfaregex_event_compare);
-	gramctx_work(d->g, n);
+	gramctx_sort(d->g, *out, n, sizeof(**out), dfaregex_event_compare);
+	gramctx_work(d->g, n / 4);
 	return n;
 }
 

@@ -5,10 +5,11 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define GRAMCTX_MEM_MAX ((size_t)48 * MIB) /* real schemas need some 100 KiB */
-#define GRAMCTX_WORK_MAX 3000000u          /* some 40 ms; real schemas need less than a hundredth */
+#define GRAMCTX_MEM_MAX ((size_t)24 * MIB) /* real schemas need some 100 KiB */
+#define GRAMCTX_WORK_MAX 2000000u          /* some 50 ms; real schemas need less than a hundredth */
 
 void gramctx_init(struct gramctx *g, const struct gramc_opts *o, struct errbuf *err)
 {
@@ -63,4 +64,15 @@ bool gramctx_work(struct gramctx *g, uint64_t n)
 	if (g->work > GRAMCTX_WORK_MAX) gramctx_fail(g, ST_LIMIT, "too complicated: it takes more than %u steps to compile", GRAMCTX_WORK_MAX);
 	else if (gramb_is_full(g->b)) gramctx_fail(g, ST_LIMIT, "too large: its grammar takes more than %zu bytes", g->o->bytes_max);
 	return g->rc == 0;
+}
+
+void gramctx_sort(struct gramctx *g, void *items, size_t n, size_t size, int (*compare)(const void *a, const void *b))
+{
+	const char *item = items;
+	size_t i;
+
+	for (i = 1; i < n && compare(item + (i - 1) * size, item + i * size) <= 0;) i++;
+	if (i >= n) return;
+	gramctx_work(g, 2 * n);
+	qsort(items, n, size, compare);
 }

@@ -14,6 +14,8 @@
 
 #define GRAMCTX_DEPTH_MAX 128 /* of nested groups, and of anything else that is read or written recursively */
 
+struct charset_scanned;
+
 struct gramctx {
 	struct gramb *b;
 	const struct gramc_opts *o;
@@ -22,6 +24,7 @@ struct gramctx {
 	struct arena mem;
 	struct arena_budget budget;
 	uint64_t work; /* steps so far: edges looked at, sets made */
+	struct charset_scanned *scanned; /* charset.c's: sets of categories that were asked for */
 };
 
 void gramctx_init(struct gramctx *g, const struct gramc_opts *o, struct errbuf *err);
@@ -42,6 +45,9 @@ static inline bool gramctx_is_ok(const struct gramctx *g)
 {
 	return g->rc == 0;
 }
+
+/* As qsort(), but what is in order already, which is most of what is sorted here, costs one look. Its steps are counted. */
+void gramctx_sort(struct gramctx *g, void *items, size_t n, size_t size, int (*compare)(const void *a, const void *b));
 
 /* Makes room for one more in an array of the arena that grows by doubling. */
 #define gramctx_reserve(g, ptr, n, cap)                                                         \

@@ -1,6 +1,7 @@
 /* gramjson.c - see gramjson.h. */
 #include "frontend/gramjson.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define GRAMJSON_INLINE_MAX 4 /* ranges: a larger set of characters becomes a rule that all its uses share */
@@ -202,37 +203,42 @@ static void gramjson_set(struct gramjson *j, uint32_t from, struct charset set, 
 
 /* ---- automata ---- */
 
-/* The characters that lead from state s to the state of its edge `first`, when no earlier edge leads there too. */
-static bool gramjson_edges_to(struct gramctx *g, const struct dfa *a, uint32_t s, uint32_t first, struct charset *out)
+static int gramjson_compare_targets(const void *a, const void *b)
 {
-	struct gram_range *r;
-	uint32_t i, n = 0;
+	const struct dfa_edge *x = a, *y = b;
 
-	for (i = a->first[s]; i < first; i++)
-		if (a->edges[i].to == a->edges[first].to) return false;
-	for (i = first; i < a->first[s + 1]; i++) n += a->edges[i].to == a->edges[first].to;
-	r = gramctx_array(g, struct gram_range, n);
-	for (n = 0, i = first; i < a->first[s + 1]; i++)
-		if (a->edges[i].to == a->edges[first].to) r[n++] = (struct gram_range){a->edges[i].lo, a->edges[i].hi};
-	*out = charset_of(g, r, n);
-	return true;
+	if (x->to != y->to) return x->to < y->to ? -1 : 1;
+	return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+/* From states[s] one set of characters to each state that its edges lead to. */
+static void gramjson_state(struct gramjson *j, const struct dfa *a, uint32_t s, const uint32_t *states, bool in_string)
+{
+	uint32_t n = a->first[s + 1] - a->first[s], i, k;
+	struct dfa_edge *edges = gramctx_dup(j->g, a->edges + a->first[s], n, sizeof(*edges));
+	struct gram_range *ranges = gramctx_array(j->g, struct gram_range, n);
+
+	gramctx_sort(j->g, edges, n, sizeof(*edges), gramjson_compare_targets);
+	for (i = 0; i < n && gramctx_work(j->g, 1); i += k) {
+		struct charset set;
+
+		for (k = 0; i + k < n && edges[i + k].to == edges[i].to; k++) ranges[k] = (struct gram_range){edges[i + k].lo, edges[i + k].hi};
+		set = charset_of(j->g, ranges, k);
+		if (in_string) gramjson_set(j, states[s], set, states[edges[i].to]);
+		else gramb_chars(j->g->b, states[s], set.ranges, set.n, states[edges[i].to]);
+	}
 }
 
 static uint32_t gramjson_automaton(struct gramjson *j, const struct dfa *a, bool in_string, uint32_t rule, uint32_t from)
 {
 	struct gramb *b = j->g->b;
-	uint32_t *states = gramctx_array(j->g, uint32_t, a->n), end = gramb_state(b, rule), s, i;
-	struct charset set;
+	uint32_t *states = gramctx_array(j->g, uint32_t, a->n), end = gramb_state(b, rule), s;
 
 	for (s = 0; s < a->n; s++) states[s] = gramb_state(b, rule);
 	if (a->n) gramb_empty(b, from, states[0]);
 	for (s = 0; s < a->n && gramctx_work(j->g, 1); s++) {
 		if (a->is_final[s]) gramb_empty(b, states[s], end);
-		for (i = a->first[s]; i < a->first[s + 1] && gramctx_work(j->g, 1 + i - a->first[s]); i++) {
-			if (!gramjson_edges_to(j->g, a, s, i, &set)) continue;
-			if (in_string) gramjson_set(j, states[s], set, states[a->edges[i].to]);
-			else gramb_chars(b, states[s], set.ranges, set.n, states[a->edges[i].to]);
-		}
+		gramjson_state(j, a, s, states, in_string);
 	}
 	return end;
 }

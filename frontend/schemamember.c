@@ -169,11 +169,9 @@ static const struct schemasum *schemamember_with_key(struct schemac *c, struct s
 	struct schemamembers *layer = gramctx_array(c->g, struct schemamembers, 1);
 	struct schemaobject o = {.n_layers = 1, .max = GRAM_NO_END};
 
-	if (node != c->any) {
-		layer->properties = gramctx_array(c->g, struct schemaproperty, 1);
-		layer->properties[0] = (struct schemaproperty){key, node};
-		layer->n_properties = 1;
-	}
+	layer->properties = gramctx_array(c->g, struct schemaproperty, 1);
+	layer->properties[0] = (struct schemaproperty){key, node};
+	layer->n_properties = 1;
 	layer->rest = c->any;
 	layer->is_silent = true;
 	o.layers = gramctx_dup(c->g, &layer, 1, sizeof(*o.layers));

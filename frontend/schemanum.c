@@ -11,7 +11,7 @@
 #define SCHEMANUM_DIGITS_MAX 400    /* a double has at most 309 before its point, 324 behind it */
 #define SCHEMANUM_WHOLE_DIGITS 18   /* fit into 64 bits */
 #define SCHEMANUM_REAL_DIGITS 15    /* two such numbers are never the same double */
-#define SCHEMANUM_DIVISOR_MAX 20000 /* states */
+#define SCHEMANUM_DIVISOR_MAX 3000  /* states */
 
 /* ---- reading ---- */
 
@@ -422,7 +422,8 @@ const struct dfa *schemanum_writable(struct gramctx *g, const struct dfa *a)
 	if (!is_whole) shortest = dfa_and(g, a, schemanum_pattern(g, "-?[0-9]+(?:\\.[0-9]*[1-9])?"));
 	if (schemanum_is_finite(g, shortest)) return dfa_is_empty(shortest) ? a : shortest;
 	if (is_whole) {
-		/* A large divisor has many states, once for each digit. */
+		/* A divisor's automaton has a state for each remainder, and with a limit each of them once for each digit. */
+		if (a->n > 1500) return whole;
 		if (a->n > 300) digits = 9;
 		snprintf(limits, sizeof(limits), "-?[0-9]{1,%u}", digits);
 		return dfa_and(g, whole, schemanum_pattern(g, limits));

@@ -40,7 +40,7 @@ struct schemanode *schemasum_node(struct schemac *c, const struct schemademand *
 	size_t i, k = 0;
 
 	gramctx_work(c->g, 1 + n);
-	if (n > 1) qsort(d, n, sizeof(*d), schemasum_compare_demands);
+	gramctx_sort(c->g, d, n, sizeof(*d), schemasum_compare_demands);
 	for (i = 0; i < n; i++)
 		if (k == 0 || schemasum_compare_demands(&d[k - 1], &d[i]) != 0) d[k++] = d[i];
 	for (i = 0; i < k; i++) h = XXH3_64bits_withSeed(&d[i].schema, sizeof(d[i].schema), h * 2 + d[i].negated);
