@@ -17,6 +17,7 @@ enum block { BLOCK_NONE, BLOCK_TEXT, BLOCK_THINKING, BLOCK_TOOL };
 struct messages {
 	uint32_t n_blocks;    /* begun so far */
 	enum block open;      /* the block that is being written, number n_blocks - 1 */
+	bool has_calls;
 	struct strbuf blocks; /* plain: all so far, the open one without its end */
 	struct strbuf input;  /* plain: of an open tool_use: what the model wrote as its arguments */
 };
@@ -135,6 +136,7 @@ static void put_piece(const struct answer *a, struct messages *s, const struct p
 	enum block block = p->kind == PIECE_TEXT ? BLOCK_TEXT : BLOCK_THINKING;
 
 	if (p->kind == PIECE_CALL) {
+		s->has_calls = true;
 		open_block(a, s, BLOCK_TOOL, p, out);
 		return;
 	}
@@ -154,17 +156,20 @@ static void put_head(const struct answer *a, struct strbuf *out)
 	strbuf_puts(out, ",\"content\":[");
 }
 
-static const char *stop_reason(const struct answer_end *end)
+/* A call is waited for even when it was demanded, which OpenAI calls a plain stop. */
+static const char *stop_reason(const struct messages *s, const struct answer_end *end)
 {
 	if (strcmp(end->finish, "length") == 0) return "max_tokens";
-	if (strcmp(end->finish, "tool_calls") == 0) return "tool_use";
+	if (s->has_calls) return "tool_use";
 	return end->stop_text ? "stop_sequence" : "end_turn";
 }
 
-static void put_stop(const struct answer_end *end, struct strbuf *out)
+static void put_stop(const struct answer *a, struct strbuf *out)
 {
+	const struct answer_end *end = &a->choices[0].end;
+
 	strbuf_puts(out, "\"stop_reason\":");
-	jsonout_text(out, stop_reason(end));
+	jsonout_text(out, stop_reason(a->state, end));
 	strbuf_puts(out, ",\"stop_sequence\":");
 	if (end->stop_text) jsonout_string(out, end->stop_text, end->stop_text_len);
 	else strbuf_puts(out, "null");
@@ -227,7 +232,7 @@ static void messages_finish(struct answer *a, const struct answer_usage *u, stru
 {
 	event_open("message_delta", out);
 	strbuf_puts(out, ",\"delta\":{");
-	put_stop(&a->choices[0].end, out);
+	put_stop(a, out);
 	strbuf_putc(out, '}');
 	put_usage(u, out);
 	event_close(out);
@@ -250,7 +255,7 @@ static void messages_document(struct answer *a, const struct answer_usage *u, st
 	put_head(a, out);
 	strbuf_append(out, s->blocks.data, s->blocks.len);
 	strbuf_puts(out, "],");
-	put_stop(&a->choices[0].end, out);
+	put_stop(a, out);
 	put_usage(u, out);
 	strbuf_putc(out, '}');
 	out->overflow |= s->blocks.overflow || s->input.overflow;
