@@ -91,7 +91,7 @@ static void maskbench_compile(const struct maskbench_case *c, struct strbuf *wir
 		rc = gramc_ebnf(wire, c->source, strlen(c->source), &o, &err);
 		break;
 	}
-	if (rc != ST_OK) { printf("%s: %s\n", c->name, err.text); return; }
+	if (rc != ST_OK) maskbench_fail(err.text);
 }
 
 struct maskbench_time {
@@ -138,7 +138,7 @@ static void maskbench_case(const struct maskbench_case *c, const struct gguf *g,
 	struct masks *m;
 	uint64_t *bits = mem_array(uint64_t, mask_words(tokenizer_vocab_size(t)));
 
-	maskbench_compile(c, &wire); if (!wire.len) return;
+	maskbench_compile(c, &wire);
 	if (tokbytes_from_gguf(&bytes, g, NULL) != ST_OK) maskbench_fail("no vocabulary");
 	token_vec_init(&v, SIZE_MAX);
 	tokenizer_encode(t, c->text, strlen(c->text), false, &v);
