@@ -119,7 +119,10 @@ mutate: ## change lines of the pure cores one at a time; the tests must notice (
 	@+$(MAKE) --no-print-directory -j$$(nproc) $(B)/tests/test_sim $(UNIT_BINS)
 	tests/mutate.py --at-least $(MUTATE_AT_LEAST) $(MUTATE)
 
-check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, all HTTP probes and bad files
+# Seconds of each target, so that all of them together run for an hour.
+FUZZ_HOUR = $(shell expr 3600 / $(words $(FUZZ_NAMES)) + 1)
+
+check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, an hour of fuzzing, all HTTP probes and bad files
 	@rm -f $(RESULTS)
 	@+-$(MAKE) --no-print-directory sim SEEDS=2000
 	@-tests/vocabularies.py --large
@@ -128,6 +131,7 @@ check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, al
 	@-$(RUN_TESTS) command "same logits every way, default model" -- $(B)/tests/test_engine --all
 	@-SLUICE_BIN_DIR=build/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e/long_crash.py tests/e2e/long_openapi.py
 	@-tests/e2e/shared_checks.sh --long $(RESULTS)
+	@+-$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_HOUR)
 	@$(RUN_TESTS) sum
 
 FORMAT_SRC = $(shell git ls-files '*.c' '*.h' 2>/dev/null)
