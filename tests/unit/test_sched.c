@@ -656,77 +656,6 @@ static void the_pool_ends_a_request_when_it_is_full(void **state)
 	}
 }
 
-static void all_parameters_reach_the_workers(void **state)
-{
-	static const uint32_t stops[] = {7, 8, 9};
-	const struct msg_step *s;
-	struct corebox b;
-	struct msg_submit m;
-
-	corebox_start(&b, NULL, 8, 400);
-	m = corebox_request(&b, 1, 40, 3, 5);
-	m.n_output_min = 2;
-	m.stop_ids = view_of(stops, 2);
-	m.temperature = 0.5f;
-	m.top_p = 0.25f;
-	m.top_k = 11;
-	m.min_p = 0.125f;
-	m.seed = 0x123456789abcdef0ull;
-	m.choice = 3;
-	m.n_logprobs = 4;
-	core_on_submit(b.core, &m, b.now);
-	m = corebox_request(&b, 2, 60, 2, 6);
-	m.stop_ids = view_of(stops + 2, 1);
-	m.seed = 77;
-	m.temperature = 0;
-	core_on_submit(b.core, &m, b.now);
-	core_step(b.core, b.now);
-	assert_int_equal(b.n_steps, 2);
-	s = &b.steps[0]->step;
-	assert_int_equal(s->epoch, COREBOX_EPOCH);
-	assert_int_equal(s->number, 1);
-	assert_int_equal(s->added.n, 2);
-	assert_int_equal(s->removed.n, 0);
-	assert_int_equal(s->added_tokens.n, 5);
-	assert_int_equal(col_u32(s->added_tokens, 0), 40);
-	assert_int_equal(col_u32(s->added_tokens, 2), 42);
-	assert_int_equal(col_u32(s->added_tokens, 3), 60);
-	assert_int_equal(col_u32(s->added_tokens, 4), 61);
-	assert_int_equal(col_u32(s->added_n_prompt, 0), 3);
-	assert_int_equal(col_u32(s->added_n_prompt, 1), 2);
-	assert_int_equal(col_u32(s->added_n_output_min, 0), 2);
-	assert_int_equal(col_u32(s->added_n_output_min, 1), 0);
-	assert_int_equal(col_u32(s->added_n_stop, 0), 2);
-	assert_int_equal(col_u32(s->added_n_stop, 1), 1);
-	assert_int_equal(s->added_stop_ids.n, 3);
-	assert_int_equal(col_u32(s->added_stop_ids, 0), 7);
-	assert_int_equal(col_u32(s->added_stop_ids, 1), 8);
-	assert_int_equal(col_u32(s->added_stop_ids, 2), 9);
-	assert_true(col_f32(s->added_temperature, 0) == 0.5f && col_f32(s->added_temperature, 1) == 0);
-	assert_true(col_f32(s->added_top_p, 0) == 0.25f && col_f32(s->added_top_p, 1) == 1);
-	assert_true(col_f32(s->added_min_p, 0) == 0.125f && col_f32(s->added_min_p, 1) == 0);
-	assert_int_equal(col_u32(s->added_top_k, 0), 11);
-	assert_int_equal(col_u32(s->added_top_k, 1), 0);
-	assert_true(col_u64(s->added_seed, 0) == 0x123456789abcdef0ull);
-	assert_true(col_u64(s->added_seed, 1) == 77);
-	assert_int_equal(col_u32(s->added_choice, 0), 3);
-	assert_int_equal(col_u32(s->added_choice, 1), 0);
-	assert_int_equal(col_u32(s->added_n_logprobs, 0), 4);
-	assert_int_equal(col_u32(s->added_n_logprobs, 1), 0);
-	/* The second step repeats nothing of it. */
-	s = &b.steps[1]->step;
-	assert_int_equal(s->added.n + s->added_n_tokens.n + s->added_tokens.n + s->added_n_prompt.n + s->added_n_output_min.n +
-				 s->added_n_stop.n + s->added_stop_ids.n + s->added_temperature.n + s->added_top_p.n +
-				 s->added_top_k.n + s->added_min_p.n + s->added_seed.n + s->added_choice.n + s->added_n_logprobs.n +
-				 s->grown.n + s->grown_n.n + s->grown_blocks.n + s->removed.n,
-			 0);
-	assert_int_equal(s->run.n, 2);
-	assert_int_equal(s->run_start.n, 2);
-	assert_int_equal(s->run_n.n, 2);
-	assert_int_equal(s->run_sample.n, 2);
-	corebox_release(&b);
-}
-
 /* The tokens of new sequences in one step are bounded: the step ring is. */
 static void a_step_takes_a_bounded_number_of_new_tokens(void **state)
 {
@@ -805,7 +734,6 @@ int main(void)
 		cmocka_unit_test(a_decode_takes_from_a_paused_lane_first),
 		cmocka_unit_test(the_best_of_all_lanes_is_next),
 		cmocka_unit_test(the_pool_ends_a_request_when_it_is_full),
-		cmocka_unit_test(all_parameters_reach_the_workers),
 		cmocka_unit_test(a_step_takes_a_bounded_number_of_new_tokens),
 		cmocka_unit_test(a_longer_request_is_added_alone),
 	};
