@@ -268,6 +268,17 @@ def test_langchain_structured_output(lang, method):
     assert isinstance(lang().with_structured_output(Weather, method=method).invoke(WEATHER), Weather)
 
 
+def test_langchain_embeds(tools, client):
+    from langchain_openai import OpenAIEmbeddings
+    texts = ["the red inn", "a blue ship", "the red inn"]
+    # Its own splitting of long texts would fetch another model's tokenizer.
+    e = OpenAIEmbeddings(model="smollm2", base_url=tools.url + "/v1", api_key="any", check_embedding_ctx_length=False, max_retries=0, timeout=60)
+    got = e.embed_documents(texts)
+    assert got[0] == got[2] != got[1] and len(got[0]) == 576 and all(abs(sum(x * x for x in v) - 1) < 1e-3 for v in got)
+    assert e.embed_query(texts[1]) == pytest.approx(got[1], abs=1e-6)
+    assert [d.embedding for d in client.embeddings.create(model="smollm2", input=texts).data] == got
+
+
 # ---- litellm ----
 
 
@@ -306,6 +317,13 @@ def test_litellm_tools(litellm, tools, route):
     check_args(call.function.arguments)
     parts = [c.choices[0].delta.tool_calls[0].function.arguments or "" for c in litellm.completion(stream=True, **kw) if c.choices and c.choices[0].delta.tool_calls]
     assert json.loads("".join(parts)) == json.loads(call.function.arguments)
+
+
+def test_litellm_embeds(litellm, tools, client):
+    kw = lite(tools, "openai", input=["the red inn", "a blue ship"])
+    r = litellm.embedding(**{k: kw[k] for k in ("model", "api_base", "api_key", "input", "timeout")})
+    for got, want in zip(r.data, client.embeddings.create(model="smollm2", input=kw["input"]).data, strict=True):
+        assert got["embedding"] == pytest.approx(want.embedding, abs=1e-6), "numbers in words and in base64"
 
 
 def test_litellm_responses(litellm, tools):

@@ -1,5 +1,6 @@
-"""/v1/responses with the openai client: documents, events, what needs storage is refused by name."""
+"""/v1/responses with the openai client: documents, events, structured answers; what needs storage is refused by name."""
 import asyncio
+import json
 
 import openai
 import pydantic
@@ -168,3 +169,29 @@ def test_client_that_breaks_off(real, client):
             break
     stream.close()
     real.wait_idle()
+
+
+# ---- structured answers ----
+
+
+class City(pydantic.BaseModel):
+    name: str
+    population: int
+
+
+def test_parse(client):
+    r = client.responses.parse(model="smollm2", input="Tell me about Paris.", text_format=City, max_output_tokens=200, temperature=0)
+    assert isinstance(r.output_parsed, City)
+    assert r.text.format.type == "json_schema" and r.text.format.name == "City"
+
+
+def test_parse_stream(client):
+    with client.responses.stream(model="smollm2", input="Tell me about Paris.", text_format=City, max_output_tokens=200, temperature=0) as stream:
+        for _ in stream:
+            pass
+        assert isinstance(stream.get_final_response().output_parsed, City)
+
+
+def test_json_object(client):
+    r = create(client, text={"format": {"type": "json_object"}}, max_output_tokens=200)
+    assert isinstance(json.loads(r.output_text), dict), "complete, also when max_output_tokens came first"
