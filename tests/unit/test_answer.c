@@ -4,6 +4,7 @@
 
 #include "common/mem.h"
 #include "frontend/jsonout.h"
+#include "tests/support/leak.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -464,7 +465,12 @@ static void test_pick(void **state)
 	struct answer_config cfg = config(false, false);
 	const uint32_t picked[] = {2, 0};
 	struct answer a;
+	size_t before;
 	uint32_t i;
+
+	for (i = 0; i < 1000; i++) strbuf_puts(&out, "room "); /* what follows asks for none */
+	strbuf_reset(&out);
+	before = leak_bytes_used();
 
 	cfg.n_choices = 4;
 	answer_init(&a, &cfg);
@@ -477,11 +483,41 @@ static void test_pick(void **state)
 	answer_pick(&a, picked, 2);
 	ANSWER_TEXT.document(&a, &usage, &out);
 #define D(index, text) "{\"index\":" index ",\"text\":\"" text "\",\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}"
-	expect(HEAD_("text_completion") D("0", "c") "," D("1", "a") "]," USAGE "}");
 	answer_release(&a);
+	assert_int_equal(leak_bytes_used(), before);
+	expect(HEAD_("text_completion") D("0", "c") "," D("1", "a") "]," USAGE "}");
 }
 
+/* Nothing that it holds is forgotten, neither in the count nor at the end. */
 static void test_held(void **state)
+{
+	static const uint32_t prompt[] = {0, 1};
+	struct answer_config cfg = config(false, true);
+	size_t i, before = leak_bytes_used(), want;
+	struct answer_choice *c;
+	struct answer a;
+
+	cfg.n_choices = 2;
+	cfg.n_logprobs = cfg.n_prompt_logprobs = 1;
+	cfg.return_ids = true;
+	cfg.request = json_object();
+	answer_init(&a, &cfg);
+	json_decref(cfg.request);
+	c = &a.choices[1];
+	assert_int_equal(answer_held(c), 0);
+	push_prompt(&a, 1, prompt, 2);
+	push_to(&a, 1, 0, "Hi");
+	pieces_reasoning(&c->said, "hm", 2);
+	want = 4 + c->ids.len + c->prompt_ids.len + c->prompt_lps.len;
+	for (i = 0; i < ARRAY_LEN(c->lp); i++) want += c->lp[i].len;
+	assert_true(c->ids.len && c->prompt_ids.len && c->prompt_lps.len && c->lp[0].len && c->lp[3].len);
+	assert_int_equal(answer_held(c), want);
+	push_prompt(&a, 0, prompt, 2);
+	answer_release(&a);
+	assert_int_equal(leak_bytes_used(), before);
+}
+
+static void test_held_until_it_is_written(void **state)
 {
 	struct answer_config cfg = config(false, true);
 	size_t before;
@@ -614,9 +650,10 @@ static int teardown(void **state)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_held_until_it_is_written),
 		cmocka_unit_test(test_chat_document),
 		cmocka_unit_test(test_chat_document_of_choices),
 		cmocka_unit_test(test_chat_document_of_calls),
@@ -639,5 +676,6 @@ int main(void)
 		cmocka_unit_test(test_numbers),
 	};
 
+	leak_exact(argv);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -3,6 +3,7 @@
 
 #include "common/utf8.h"
 #include "frontend/vocab.h"
+#include "tests/support/leak.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -193,6 +194,19 @@ static void test_nothing_waits(void **state)
 	stopstr_set_release(&rules.stops);
 }
 
+static void test_nothing_is_left(void **state)
+{
+	char got[512];
+	size_t i, before = 0;
+	int round;
+
+	for (round = 0; round < 2; round++) { /* the first one fills what the C library keeps */
+		before = leak_bytes_used();
+		for (i = 0; i < ARRAY_LEN(rows); i++) run(&rows[i], false, got, sizeof(got));
+	}
+	assert_int_equal(leak_bytes_used(), before);
+}
+
 static int setup(void **state)
 {
 	static const char *const special[] = {"<|end|>", "[TOOL_CALLS]", "<think>", "</think>"};
@@ -223,12 +237,14 @@ static int teardown(void **state)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_nothing_waits),
+		cmocka_unit_test(test_nothing_is_left),
 	};
 
+	leak_exact(argv);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
