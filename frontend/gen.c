@@ -296,6 +296,14 @@ static void gen_choice_due(struct gen_choice *c)
 	gen_due(c->gen);
 }
 
+static void gen_too_large(struct gen *g)
+{
+	if (g->is_stream) (void)apierr_set(&g->error, 500, NULL, "The answer was read too slowly: more than %zu MiB waited.", GEN_HELD_MAX / MIB);
+	else (void)apierr_set(&g->error, 400, NULL, "The answer is larger than %zu MiB; ask for fewer tokens, choices or log-probabilities, or for a stream.",
+			      GEN_HELD_MAX / MIB);
+	gen_due(g);
+}
+
 /* Counts what the choice holds now. */
 static void gen_hold(struct gen_choice *c)
 {
@@ -304,10 +312,7 @@ static void gen_hold(struct gen_choice *c)
 
 	g->held = g->held - c->held + held;
 	c->held = held;
-	if (g->held <= GEN_HELD_MAX || g->error.status) return;
-	if (g->is_stream) (void)apierr_set(&g->error, 500, NULL, "The answer was read too slowly: more than %zu MiB waited.", GEN_HELD_MAX / MIB);
-	else (void)apierr_set(&g->error, 400, NULL, "The answer is larger than %zu MiB; ask for fewer tokens, choices or log-probabilities, or for a stream.",
-			      GEN_HELD_MAX / MIB);
+	if (g->held > GEN_HELD_MAX) gen_too_large(g);
 }
 
 /* The engine is done with it, or we are with the engine. */
@@ -458,8 +463,12 @@ static void gen_write_choice(struct gen *g, struct gen_choice *c)
 	list_remove(&g->due, &c->in_due);
 	if (c->answer->ended ? c->answer->said.n > 0 : answer_has_delta(&g->answer, c->answer)) shape->delta(&g->answer, c->answer, out);
 	if (c->answer->ended) shape->end(&g->answer, c->answer, out);
-	gen_send(g, out);
 	gen_hold(c);
+	if (out->overflow) { /* all of it was control characters, six bytes each */
+		strbuf_reset(out);
+		gen_too_large(g);
+	}
+	gen_send(g, out);
 }
 
 static void gen_write_document(struct gen *g)

@@ -17,7 +17,7 @@
 
 static const char *token_bytes(void *ctx, uint32_t id, size_t *len)
 {
-	static const char *const texts[] = {"Hi", " you", "\xe2\x82", "\xac", "\"q\"", "\xe2\x82"};
+	static const char *const texts[] = {"Hi", " you", "\xe2\x82", "\xac", "\"q\"", "\xe2\x82", "a", "b", "a", "", ""};
 
 	*len = id < ARRAY_LEN(texts) ? strlen(texts[id]) : 0;
 	return id < ARRAY_LEN(texts) ? texts[id] : "";
@@ -259,6 +259,38 @@ static void test_text_document_with_echo(void **state)
 	       "\"token_logprobs\":[null,-0.5],\"top_logprobs\":[null,{\"Hi\":-0.25,\"\xef\xbf\xbd\":-0.5}],"
 	       "\"text_offset\":[0,3]},\"finish_reason\":\"length\",\"stop_reason\":null," PROMPT_LPS "]," USAGE "}");
 	answer_release(&a);
+}
+
+/* One key each: what is written alike is there once, with the better value; what is not, is there. */
+static void test_alike_tokens(void **state)
+{
+	static const struct {
+		uint32_t ids[3];
+		const char *want;
+	} rows[] = {
+		{{6, 7, 0}, "{\"b\":-1.0,\"Hi\":-2.0,\"a\":-3.0}"},
+		{{6, 7, 8}, "{\"b\":-1.0,\"a\":-2.0}"},
+		{{7, 7, 6}, "{\"b\":-1.0,\"a\":-2.0}"},
+		{{2, 5, 0}, "{\"\xef\xbf\xbd\":-1.0,\"Hi\":-2.0}"},
+		{{2, 3, 6}, "{\"\xef\xbf\xbd\":-1.0,\"a\":-2.0}"}, /* different bytes, the same text */
+		{{9, 10, 6}, "{\"\":-1.0,\"a\":-2.0}"},
+		{{6, 9, 2}, "{\"\":-1.0,\"\xef\xbf\xbd\":-2.0,\"a\":-3.0}"},
+	};
+	static const float lps[] = {-3, -1, -2};
+	struct answer_config cfg = config(false, true);
+	size_t i, before = leak_bytes_used();
+	struct answer a;
+
+	cfg.n_logprobs = 2;
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct live_token t = {.id = rows[i].ids[0], .n_top = 3, .top_ids = view_of(rows[i].ids, 3), .top_logprobs = view_of(lps, 3)};
+
+		answer_init(&a, &cfg);
+		answer_token(&a, a.choices, &t);
+		assert_string_equal(a.choices[0].lp[ANSWER_LP_TOP].data, rows[i].want);
+		answer_release(&a);
+	}
+	assert_int_equal(leak_bytes_used(), before);
 }
 
 static void test_tokens_as_ids(void **state)
@@ -659,6 +691,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_chat_document_of_calls),
 		cmocka_unit_test(test_text_document),
 		cmocka_unit_test(test_text_document_with_echo),
+		cmocka_unit_test(test_alike_tokens),
 		cmocka_unit_test(test_tokens_as_ids),
 		cmocka_unit_test(test_chat_stream),
 		cmocka_unit_test(test_chat_stream_of_choices),

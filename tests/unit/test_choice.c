@@ -62,6 +62,8 @@ static const struct row {
 	 .reasoning = OUTPARSE_REASONING_THINK, .hide_reasoning = true, .n_output = 6, .n_reasoning = 3},
 	{.name = "reasoning that does not end is hidden", .script = S_THINK "hm", .want = "", .finish = "length", .end = FINISH_LENGTH,
 	 .reasoning = OUTPARSE_REASONING_THINK, .hide_reasoning = true},
+	{.name = "what was held back of it is hidden, too", .script = S_THINK "hm<", .want = "", .finish = "length", .end = FINISH_LENGTH,
+	 .reasoning = OUTPARSE_REASONING_THINK, .hide_reasoning = true},
 	{.name = "a stop string in reasoning", .script = S_THINK "hmx", .want = "r:h", .finish = "stop", .end = FINISH_NONE, .stop = "m",
 	 .reasoning = OUTPARSE_REASONING_THINK, .stop_text = "m"},
 	{.name = "a marker parts a stop string", .script = S_THINK "a" S_THINK_END "b", .want = "r:a t:b", .finish = "length", .end = FINISH_LENGTH, .stop = "ab",

@@ -2,9 +2,11 @@
  * of them end with it. */
 #include "frontend/gen.h"
 #include "tests/support/box.h"
+#include "tests/support/leak.h"
 #include "tests/support/tokjson.h"
 
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,6 +142,12 @@ static void test_fields(void **state)
 	assert_true(b.order.m.allowed_ids.n == 3 && b.orders[0].allowed_ids[2] == 9);
 	assert_true(b.order.m.n_prompt_logprobs == 3 && b.order.m.n_logprobs == 0 && b.order.m.temperature == 0 && b.order.m.grammar.n == 0);
 	box_give(&b, 7, FINISH_LENGTH);
+	box_post(&b, TEXT, "{\"prompt\":[1],\"logit_bias\":{\"7\":3},\"allowed_token_ids\":[8],\"stop_token_ids\":[9,11]}");
+	assert_true(b.order.m.bias_ids.n == 1 && b.orders[0].bias_ids[0] == 7 && b.orders[0].bias_values[0] == 3);
+	assert_true(b.order.m.allowed_ids.n == 1 && b.orders[0].allowed_ids[0] == 8);
+	assert_int_equal(b.orders[0].stop_ids[b.order.m.stop_ids.n - 2], 9);
+	assert_int_equal(b.orders[0].stop_ids[b.order.m.stop_ids.n - 1], 11);
+	box_give(&b, 8, FINISH_LENGTH);
 
 	/* the prompt's log-probabilities are needed for an echo with log-probabilities, and for nothing else */
 	box_post(&b, TEXT, "{\"prompt\":[1,2],\"echo\":true,\"logprobs\":4}");
@@ -277,6 +285,41 @@ static void test_stalled_reader_of_choices(void **state)
 	box_give_to(&b, 0, TOKEN_NONE, FINISH_LENGTH);
 	box_give_to(&b, 2, TOKEN_NONE, FINISH_LENGTH);
 	assert_int_equal(hear(&b).n_events, 6);
+	box_close(&b);
+}
+
+/* Control tokens are left out of the text unless the client wants them. */
+static void test_control_tokens(void **state)
+{
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":\"x\"}");
+	box_give(&b, 1, FINISH_NONE);
+	box_give(&b, 26843, FINISH_LENGTH);
+	assert_string_equal(hear(&b).text[0], "Hi");
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"skip_special_tokens\":false}");
+	box_give(&b, 1, FINISH_NONE);
+	box_give(&b, 26843, FINISH_LENGTH);
+	assert_string_equal(hear(&b).text[0], "<|im_start|>Hi");
+	box_close(&b);
+}
+
+static void test_continuous_usage(void **state)
+{
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":[[1,2],[3]],\"stream\":true,\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}");
+	box_give_text_to(&b, 1, "one");
+	box_give_to(&b, 0, TOKEN_NONE, FINISH_NONE);
+	expect_usage(&b, "{\"index\":1,\"text\":\"one\",\"logprobs\":null,\"finish_reason\":null}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1,"
+			 "\"total_tokens\":2}}");
+	box_give_text_to(&b, 0, "two");
+	expect_usage(&b, "{\"index\":0,\"text\":\"two\",\"logprobs\":null,\"finish_reason\":null}],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":1,"
+			 "\"total_tokens\":3}}");
+	box_give_to(&b, 0, TOKEN_NONE, FINISH_LENGTH);
+	box_give_to(&b, 1, TOKEN_NONE, FINISH_LENGTH);
 	box_close(&b);
 }
 
@@ -513,6 +556,93 @@ static void test_client_gone(void **state)
 	}
 }
 
+/* ---- counts ---- */
+
+static void expect_counts(const struct box *b, uint64_t stop, uint64_t length, uint64_t abort, uint64_t error)
+{
+	const _Atomic uint64_t *c = b->api.slot->counters;
+
+	if (c[COUNTER_success_stop] != stop || c[COUNTER_success_length] != length || c[COUNTER_success_abort] != abort ||
+	    c[COUNTER_success_error] != error)
+		fail_msg("stop %d length %d abort %d error %d", (int)c[COUNTER_success_stop], (int)c[COUNTER_success_length],
+			 (int)c[COUNTER_success_abort], (int)c[COUNTER_success_error]);
+}
+
+static void expect_histogram(const struct box *b, enum page_histogram h, uint64_t count, double sum)
+{
+	const struct page_hist *hist = &b->api.slot->hists[h];
+	uint64_t bits = atomic_load(&hist->sum_bits);
+	double got;
+
+	memcpy(&got, &bits, sizeof(got));
+	assert_int_equal(atomic_load(&hist->count), count);
+	if (got < sum - 1e-9 || got > sum + 1e-9) fail_msg("%g instead of %g", got, sum);
+}
+
+/* A request counts once, its prompts and choices each; a box's token takes a millisecond. */
+static void test_metrics(void **state)
+{
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":[[1,2],[3]],\"n\":2}");
+	box_give_to(&b, 0, 5, FINISH_NONE);   /* at 1 ms */
+	box_give_to(&b, 1, 5, FINISH_NONE);   /* at 2 ms */
+	box_give_to(&b, 0, 5, FINISH_NONE);   /* 2 ms after its first */
+	box_give_to(&b, 0, 2, FINISH_STOP);   /* 1 ms after that */
+	box_give_to(&b, 1, 2, FINISH_STOP);   /* 3 ms after its first */
+	box_give_to(&b, 2, 5, FINISH_LENGTH); /* at 6 ms */
+	expect_counts(&b, 0, 0, 0, 0);
+	box_give_to(&b, 3, 2, FINISH_STOP);   /* at 7 ms */
+	expect_counts(&b, 0, 1, 0, 0); /* one of them was cut off */
+	expect_histogram(&b, HISTOGRAM_ttft, 4, 0.016);
+	expect_histogram(&b, HISTOGRAM_itl, 3, 0.006);
+	expect_histogram(&b, HISTOGRAM_e2e, 1, 0.007);
+	expect_histogram(&b, HISTOGRAM_request_prompt, 2, 3);
+	expect_histogram(&b, HISTOGRAM_request_output, 4, 7);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":2}");
+	box_give_to(&b, 0, 2, FINISH_STOP);
+	box_give_to(&b, 1, 2, FINISH_STOP);
+	expect_counts(&b, 1, 1, 0, 0);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":2}");
+	box_give_to(&b, 0, 2, FINISH_STOP);
+	box_give_to(&b, 1, TOKEN_NONE, FINISH_ABORT);
+	expect_counts(&b, 1, 1, 0, 1);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":2}");
+	conn_eof(b.conn, b.now);
+	expect_counts(&b, 1, 1, 1, 1);
+	expect_histogram(&b, HISTOGRAM_request_output, 6, 9);
+	box_close(&b);
+}
+
+/* Every kind of request gives back what it took. */
+static void test_nothing_is_left(void **state)
+{
+	static const char *const requests[] = {
+		"{\"prompt\":[[1,2],[3]],\"n\":2,\"best_of\":3,\"stop\":[\"a\",\"b\"],\"logprobs\":2,\"echo\":true,\"prompt_logprobs\":1,\"return_token_ids\":true}",
+		"{\"prompt\":[1,2],\"n\":3,\"stream\":true,\"logit_bias\":{\"7\":3},\"allowed_token_ids\":[8],\"logprobs\":1}",
+		"{\"prompt\":[1,2],\"guided_choice\":[\"a\"]}",
+		"{\"prompt\":[1,2],\"n\":9}",
+	};
+	size_t before = 0;
+	int round, i, k, n;
+	struct box b;
+
+	for (round = 0; round < 3; round++) {
+		before = leak_bytes_used();
+		for (i = 0; i < (int)ARRAY_LEN(requests); i++) {
+			box_open(&b, true);
+			box_post(&b, TEXT, requests[i]);
+			n = b.n_orders;
+			for (k = 0; k < n; k++) box_give_to(&b, k, 26843, FINISH_NONE);
+			for (k = 0; k < n && round != 1; k++) box_give_to(&b, k, TOKEN_NONE, FINISH_LENGTH);
+			if (round == 1) conn_eof(b.conn, b.now);
+			box_close(&b);
+		}
+		if (round > 0) assert_int_equal(leak_bytes_used(), before);
+	}
+}
+
 static void test_end_of_the_process(void **state)
 {
 	struct lives_stats s;
@@ -539,7 +669,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_orders),
@@ -548,6 +678,8 @@ int main(void)
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_stream),
 		cmocka_unit_test(test_stalled_reader_of_choices),
+		cmocka_unit_test(test_control_tokens),
+		cmocka_unit_test(test_continuous_usage),
 		cmocka_unit_test(test_best_of),
 		cmocka_unit_test(test_echo),
 		cmocka_unit_test(test_echo_only),
@@ -559,7 +691,10 @@ int main(void)
 		cmocka_unit_test(test_error_inside_a_stream),
 		cmocka_unit_test(test_client_gone),
 		cmocka_unit_test(test_end_of_the_process),
+		cmocka_unit_test(test_metrics),
+		cmocka_unit_test(test_nothing_is_left),
 	};
 
+	leak_exact(argv);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
