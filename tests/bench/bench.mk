@@ -18,10 +18,14 @@ $(B)/bench-venv/lib/peer/llama-server:
 bench: all $(if $(filter none,$(PEER)),,$(PEER)) ## speed and memory beside llama.cpp (PEER=none: Sluice alone)
 	python3 tests/bench/bench.py --model $$(deploy/model.sh) $(if $(filter none,$(PEER)),,--peer $(PEER)) $(BENCH_ARGS)
 
-.PHONY: bench
+.PHONY: bench bench-tokenizer
 
-# build/bench/NAME from tests/bench/NAME.c: kernbench, decodebench, maskbench, maskdecode.
+# build/bench/NAME from tests/bench/NAME.c: kernbench, decodebench, maskbench, maskdecode, tokbench.
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(TEST_LIB_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LD $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
+
+bench-tokenizer: $(B)/bench/tokbench $(VENV)/.done ## the tokenizer beside Hugging Face's, same text, same ids, one thread each
+	@-tests/vocabularies.py
+	$(PYTHON) tests/bench/bench_tokenizer.py --tokbench $(B)/bench/tokbench $(BENCH_ARGS)
