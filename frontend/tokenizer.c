@@ -31,6 +31,17 @@ void token_vec_push(struct token_vec *v, uint32_t id)
 	v->ids[v->len++] = id;
 }
 
+void token_vec_append(struct token_vec *v, const uint32_t *ids, size_t n)
+{
+	size_t fits = min_size(n, v->len_max - v->len);
+
+	if (fits < n) v->overflow = true;
+	if (fits == 0) return;
+	mem_reserve(v->ids, v->cap, v->len + fits);
+	memcpy(v->ids + v->len, ids, fits * sizeof(*ids));
+	v->len += fits;
+}
+
 /* ---- making one ---- */
 
 static void tokenizer_add_stop(struct tokenizer *t, uint32_t id)

@@ -30,6 +30,7 @@ struct token_vec {
 void token_vec_init(struct token_vec *v, size_t len_max);
 void token_vec_release(struct token_vec *v);
 void token_vec_push(struct token_vec *v, uint32_t id);
+void token_vec_append(struct token_vec *v, const uint32_t *ids, size_t n);
 
 /* One stretch of a text to encode. Stretches are joined before pre-tokenization (a border does not split words), but a
  * control token is recognised only where it lies wholly within stretches that allow it. Ill-formed bytes are repaired

@@ -8,6 +8,7 @@
 #include "common/strbuf.h"
 #include "common/utf8.h"
 #include "frontend/tokenizer_impl.h"
+#include "frontend/wordcache.h"
 
 #include <string.h>
 
@@ -29,6 +30,7 @@ struct encode {
 	size_t ids_cap;
 	bool ends_unk; /* the last word's last id is the unknown token, which may go on */
 	size_t span;   /* the first of the allowed ones that does not end before the stretch */
+	struct wordcache cache;
 	struct bpe_scratch scratch;
 	struct strbuf normal, spaced, chars; /* the stretch, normalised; with a space in front; its spaces as such */
 };
@@ -105,31 +107,46 @@ static size_t encode_symbols(struct encode *e, const char *word, size_t len)
 	return n;
 }
 
+/* The word's ids into e->ids; false: there are more than can be taken. */
+static bool encode_ids(struct encode *e, const char *word, size_t len, size_t *n)
+{
+	const struct tokenizer *t = e->t;
+	uint32_t id = t->whole_words ? vocab_find_plain(&t->vocab, word, len) : TOKEN_NONE;
+
+	if (id != TOKEN_NONE) {
+		mem_reserve(e->ids, e->ids_cap, 1);
+		e->ids[0] = id;
+		*n = 1;
+		return true;
+	}
+	*n = encode_symbols(e, word, len);
+	/* So long that it cannot fit: do not spend the time to know how much too long. */
+	if (*n / t->vocab.token_len_max > e->out->len_max - e->out->len) return false;
+	if (*n > 1) *n = bpe_merge(&t->bpe, e->ids, *n, &e->scratch);
+	return true;
+}
+
 static bool encode_word(void *ctx, const char *word, size_t len)
 {
 	struct encode *e = ctx;
 	const struct tokenizer *t = e->t;
+	struct wordcache_entry *entry = wordcache_find(&e->cache, word, len);
 	size_t n, skip;
 
-	if (t->whole_words) {
-		uint32_t id = vocab_find_plain(&t->vocab, word, len);
-
-		if (id != TOKEN_NONE) {
-			token_vec_push(e->out, id);
-			return !e->out->overflow;
-		}
+	if (entry && entry->len > 0) {
+		e->ends_unk = false;
+		token_vec_append(e->out, entry->ids, entry->n);
+		return !e->out->overflow;
 	}
-	n = encode_symbols(e, word, len);
-	/* So long that it cannot fit: do not spend the time to know how much too long. */
-	if (n / t->vocab.token_len_max > e->out->len_max - e->out->len) {
+	if (!encode_ids(e, word, len, &n)) {
 		e->out->overflow = true;
 		return false;
 	}
-	if (n > 1) n = bpe_merge(&t->bpe, e->ids, n, &e->scratch);
-	/* Unknown characters on both sides of a cut between words are one, too. */
+	/* Unknown characters on both sides of a cut between words are one: such words are not kept. */
 	skip = n > 0 && e->ends_unk && e->ids[0] == t->unk;
-	for (size_t i = skip; i < n && !e->out->overflow; i++) token_vec_push(e->out, e->ids[i]);
-	if (n > 0) e->ends_unk = t->unk_fused && e->ids[n - 1] == t->unk;
+	token_vec_append(e->out, e->ids + skip, n - skip);
+	e->ends_unk = t->unk_fused && (n > 0 ? e->ids[n - 1] == t->unk : e->ends_unk);
+	if (entry && n > 0 && e->ids[0] != t->unk && !e->ends_unk) wordcache_put(entry, word, len, e->ids, n);
 	return !e->out->overflow;
 }
 
@@ -238,7 +255,9 @@ void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *
 	strbuf_init(&e.normal, x.len > SIZE_MAX / 64 ? x.len : x.len * ENCODE_GROWTH_MAX + 4096);
 	strbuf_init(&e.spaced, SIZE_MAX / 4);
 	strbuf_init(&e.chars, SIZE_MAX / 4);
+	wordcache_init(&e.cache, x.len);
 	encode_text(&e, &x);
+	wordcache_release(&e.cache);
 	text_release(&x);
 	strbuf_release(&e.normal);
 	strbuf_release(&e.spaced);
