@@ -71,10 +71,10 @@ test: ## install what is missing, build, and run all tests that end within ten m
 	@rm -f $(RESULTS)
 	@+$(MAKE) --no-print-directory -j$$(nproc) test-build
 	@-$(RUN_TESTS) command layers -- tests/layers.sh
-	@+-$(MAKE) --no-print-directory -k unit sim-run e2e-run
+	@+-$(MAKE) --no-print-directory -k unit sim-run schema-run e2e-run
 	@$(RUN_TESTS) sum
 
-test-build: all $(TEST_BINS) $(REPLAY_BINS) build/tests/tinymodel $(VENV)/.done
+test-build: all $(TEST_BINS) $(REPLAY_BINS) build/tests/tinymodel build/tests/gramtool $(VENV)/.done
 
 unit: $(UNIT_BINS) $(REPLAY_BINS) ## unit and kernel tests (cmocka), and the fuzz targets over their corpus
 	@$(RUN_TESTS) programs $(UNIT_BINS) $(REPLAY_BINS)
@@ -84,6 +84,11 @@ sim-run: $(B)/tests/test_sim
 
 sim: $(B)/tests/test_sim ## the whole mesh simulated: make sim SEEDS=2000
 	@$(RUN_TESTS) command "sim, $(SEEDS) seeds" -- $(B)/tests/test_sim --seeds $(SEEDS)
+
+# The official suite of JSON Schema, and outputs made at random.
+SCHEMA_SAMPLES ?= 2000
+schema-run: build/tests/gramtool $(VENV)/.done
+	@-$(RUN_TESTS) command "JSON Schema's test suite, $(SCHEMA_SAMPLES) outputs" -- $(PYTHON) tests/e2e/schema_suite.py --samples $(SCHEMA_SAMPLES)
 
 e2e-run: all build/tests/tinymodel $(VENV)/.done
 	@SLUICE_BIN_DIR=$(B)/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e $(E2E)
@@ -130,6 +135,7 @@ check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, an
 	@-$(RUN_TESTS) command "golden models, all of them" -- $(B)/tests/test_golden_model --all
 	@-$(RUN_TESTS) command "same logits every way, default model" -- $(B)/tests/test_engine --all
 	@-SLUICE_BIN_DIR=build/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e/long_crash.py tests/e2e/long_openapi.py
+	@+-$(MAKE) --no-print-directory schema-run SCHEMA_SAMPLES=20000
 	@-tests/e2e/shared_checks.sh --long $(RESULTS)
 	@+-$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=$(FUZZ_HOUR)
 	@$(RUN_TESTS) sum
@@ -141,4 +147,4 @@ format-check: ## names the files that clang-format would change
 tidy: ## clang-tidy over the sources
 	@$(RUN_TESTS) tidy --flags '$(CPPFLAGS) -std=c17' $(SRC_ALL)
 
-.PHONY: test test-build unit sim sim-run e2e e2e-run san tsan fuzz clang clang-tests mutate check-long format-check tidy
+.PHONY: test test-build unit sim sim-run schema-run e2e e2e-run san tsan fuzz clang clang-tests mutate check-long format-check tidy

@@ -21,6 +21,7 @@ import jsonschema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / "build/tests/gramtool"
+MODEL = ROOT / "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 SUITE = ROOT / "tests/data/json-schema-test-suite.tar.xz"
 DRAFTS = {
     "draft3": ("http://json-schema.org/draft-03/schema#", jsonschema.Draft3Validator),
@@ -72,7 +73,7 @@ def has_surrogate(text):
 def ask(requests):
     """The tool's answers to the requests, in order."""
     lines = "\n".join(json.dumps(r) for r in requests) + "\n"
-    done = subprocess.run([str(TOOL)], input=lines, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([str(TOOL)] + [str(MODEL)] * MODEL.exists(), input=lines, capture_output=True, text=True, timeout=600)
     if done.returncode:
         sys.exit(f"gramtool: {done.returncode} {done.stderr[-2000:]}")
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -128,8 +129,9 @@ class Run:
         print("  refused:", ", ".join(f"{f} {k}" for f, k in refused.most_common()) or "none")
 
     def random(self, n):
+        """n texts made byte by byte, and n made of the model's tokens as the worker makes them."""
         share = -(-n // len(self.compiled))
-        requests = [{"schema": s, "random": share, "seed": 1 + i, "len": 40 + 37 * (i % 11)} for i, (_, s, _) in enumerate(self.compiled)]
+        requests = [{"schema": s, "random": share, "tokens": share * MODEL.exists(), "seed": 1 + i, "len": 80 + 37 * (i % 11)} for i, (_, s, _) in enumerate(self.compiled)]
         done = 0
         for (draft, schema, where), answer in zip(self.compiled, ask(requests)):
             if answer["rc"]:
@@ -138,6 +140,9 @@ class Run:
             _, cls = DRAFTS[draft]
             validator = cls(schema, format_checker=cls.FORMAT_CHECKER)
             for text in answer["samples"]:
+                if text is None:
+                    self.faults.append(f"{where}: the worker could not finish its output")
+                    continue
                 done += 1
                 try:
                     errors = list(validator.iter_errors(json.loads(text)))
