@@ -13,8 +13,9 @@
 	"|(?:[12][0-9](?:0[48]|[2468][048]|[13579][26])|(?:16|20|24|28)00)-02-29)"
 #define CLOCK "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 #define TIME CLOCK "(?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-#define HOST_LABEL "[a-z0-9](?:[a-z0-9-]{0,20}[a-z0-9])?"
-#define HOST HOST_LABEL "(?:\\." HOST_LABEL "){0,4}"
+/* Two hyphens in a row announce an encoded name, which may be wrong; at most 253 characters in all. */
+#define HOST_LABEL "[a-z0-9]{1,12}(?:-[a-z0-9]{1,12}){0,3}"
+#define HOST HOST_LABEL "(?:\\." HOST_LABEL "){0,3}"
 #define HOST_DOTTED HOST_LABEL "(?:\\." HOST_LABEL "){0,3}\\.[a-z]{2,10}"
 #define BYTE "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 #define IPV4 "(?:" BYTE "\\.){3}" BYTE
@@ -50,7 +51,7 @@ static const struct {
 	{"iri-reference", "(?:" URI "|/" PATH_CHAR "*" URI_TAIL ")"},
 	{"uri-template", URI},
 	{"json-pointer", "(?:/(?:[A-Za-z0-9_$-]|~[01])*)*"},
-	{"relative-json-pointer", "(?:0|[1-9][0-9]{0,3})(?:#|(?:/(?:[A-Za-z0-9_$-]|~[01])*)*)"},
+	{"relative-json-pointer", "(?:0|[1-9]{1,3})(?:#|(?:/(?:[A-Za-z0-9_$-]|~[01])*)*)"},
 	{"regex", "[A-Za-z0-9_ -]*"},
 	{"color", "#[0-9a-fA-F]{6}"},
 	{"\001base64", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"}, /* "contentEncoding" */

@@ -31,6 +31,44 @@ DRAFTS = {
     "draft2019-09": ("https://json-schema.org/draft/2019-09/schema", jsonschema.Draft201909Validator),
     "draft2020-12": ("https://json-schema.org/draft/2020-12/schema", jsonschema.Draft202012Validator),
 }
+# Schemas as clients send them; each is tried many times. Formats are checked by the packages that `jsonschema` names for it.
+OWN = [
+    *({"type": "string", "format": f} for f in ("date date-time time duration email idn-email hostname idn-hostname ipv4 ipv6 uri "
+                                                "uri-reference uri-template uuid json-pointer relative-json-pointer regex").split()),
+    {"type": "object", "properties": {"when": {"type": "string", "format": "date-time", "maxLength": 30}, "mail": {"format": "email", "type": "string", "maxLength": 20}},
+     "required": ["when", "mail"], "additionalProperties": False},
+    {"type": "object", "properties": {"steps": {"type": "array", "items": {"$ref": "#/$defs/Step"}, "minItems": 1, "maxItems": 4}, "answer": {"type": "string"}},
+     "required": ["steps", "answer"], "additionalProperties": False,
+     "$defs": {"Step": {"type": "object", "properties": {"explanation": {"type": "string"}, "output": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+                        "required": ["explanation", "output"], "additionalProperties": False}}},
+    {"$defs": {"Node": {"type": "object", "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 8}, "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+                        "required": ["name", "children"]}}, "$ref": "#/$defs/Node"},
+    {"oneOf": [{"type": "object", "properties": {"kind": {"const": k}, "size": {"type": t}}, "required": ["kind", "size"]}
+               for k, t in (("a", "integer"), ("b", "string"), ("c", "boolean"), ("d", "null"), ("e", "number"))]},
+    {"type": "object", "properties": {"n": {"type": "number", "minimum": -3.75, "exclusiveMaximum": 12.5}, "i": {"type": "integer", "exclusiveMinimum": -20, "maximum": 1234},
+                                      "m": {"type": "integer", "multipleOf": 7, "minimum": 10, "maximum": 1000}, "h": {"type": "number", "multipleOf": 0.25}},
+     "required": ["n", "i", "m", "h"]},
+    {"type": "number", "exclusiveMinimum": 0.1, "exclusiveMaximum": 0.3},
+    {"type": "number", "minimum": 1e-7, "maximum": 0.5},
+    {"type": "number", "minimum": -1e20, "maximum": 1e20, "not": {"multipleOf": 1}},
+    {"enum": [1, 2.5, -0.125, "x", None, True, [1, {"a": []}], {"b": "c", "d": 1e3}, 123456789012345678]},
+    {"type": "object", "patternProperties": {"^x-\\w+$": {"type": "string"}, "\\d": {"maxLength": 3}}, "additionalProperties": {"type": "integer"}, "minProperties": 1, "maxProperties": 4},
+    {"type": "object", "propertyNames": {"pattern": "^[a-z_]{1,10}$"}, "additionalProperties": {"type": ["number", "null"]}},
+    {"type": "array", "prefixItems": [{"type": "string", "pattern": "^[^\\s\"]{2,5}$"}, {"type": "integer"}], "items": {"type": "boolean"}, "minItems": 2, "maxItems": 6},
+    {"type": "array", "items": {"enum": ["red", "green", "blue", 1, 2, None, False]}, "uniqueItems": True, "minItems": 2, "maxItems": 4},
+    {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 30}, "contains": {"multipleOf": 5}, "minContains": 2, "maxContains": 3, "maxItems": 8},
+    {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"type": "boolean"}}, "minProperties": 2, "additionalProperties": False,
+     "dependentRequired": {"a": ["b"]}, "not": {"required": ["b", "c"]}},
+    {"type": "object", "properties": {"country": {"enum": ["US", "NL"]}, "zip": {"type": "string"}}, "required": ["country", "zip"],
+     "if": {"properties": {"country": {"const": "US"}}}, "then": {"properties": {"zip": {"pattern": "^[0-9]{5}(-[0-9]{4})?$"}}},
+     "else": {"properties": {"zip": {"pattern": "^[0-9]{4} ?[A-Z]{2}$"}}}},
+    {"allOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}, {"properties": {"b": {"type": "string", "maxLength": 5}}}], "type": "object",
+     "unevaluatedProperties": False},
+    {"type": "string", "pattern": "^(?:[A-Z][a-z]+ ){1,3}[A-Z]\\.$", "maxLength": 20},
+    {"type": "string", "minLength": 3, "maxLength": 6, "not": {"pattern": "\\d"}},
+    {"type": ["string", "integer"], "not": {"enum": ["a", "b", 0, 10]}, "maxLength": 2, "minimum": -5, "maximum": 10},
+    {"type": "string", "contentEncoding": "base64"},
+]
 # Asserted by no validator that we know: it would mean JSON within a JSON string.
 NOT_ASSERTED = "contentMediaType"
 ORDERS_MAX = 120  # of an instance's keys
@@ -129,8 +167,9 @@ class Run:
         print("  refused:", ", ".join(f"{f} {k}" for f, k in refused.most_common()) or "none")
 
     def random(self, n):
-        """n texts made byte by byte, and n made of the model's tokens as the worker makes them."""
-        share = -(-n // len(self.compiled))
+        """n texts made byte by byte, and n made of the model's tokens as the worker makes them; half of them by our own schemas."""
+        share = -(-n // (2 * len(self.compiled)))
+        self.compiled += [("draft2020-12", s, f"own schema {s}") for s in OWN for _ in range(-(-n // (2 * len(OWN) * share)))]
         requests = [{"schema": s, "random": share, "tokens": share * MODEL.exists(), "seed": 1 + i, "len": 80 + 37 * (i % 11)} for i, (_, s, _) in enumerate(self.compiled)]
         done = 0
         for (draft, schema, where), answer in zip(self.compiled, ask(requests)):
