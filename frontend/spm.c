@@ -8,9 +8,13 @@
 
 #include <string.h>
 
-void spm_init(struct spm *m, const struct vocab *v)
+void spm_init(struct spm *m, const struct vocab *v, uint32_t unk)
 {
-	memset(m->inside, 0, sizeof(m->inside));
+	bool drops = false;
+
+	/* Where an unknown character is dropped, its neighbours may be joined: no place is known to be one to cut. */
+	for (unsigned b = 0; b < 256 && unk == TOKEN_NONE; b++) drops |= v->byte_ids[b] == TOKEN_NONE;
+	memset(m->inside, drops ? 0xff : 0, sizeof(m->inside));
 	for (unsigned c = 0; c < 128; c++) m->ascii_ids[c] = vocab_find_plain(v, &(char){(char)c}, 1);
 	for (uint32_t i = 0; i < v->n; i++) {
 		size_t len;

@@ -12,10 +12,11 @@ struct vocab;
 
 struct spm {
 	uint32_t ascii_ids[128]; /* TOKEN_NONE: no token */
-	uint64_t inside[256][4]; /* bit b of row a: the bytes a, b are neighbours in some plain token */
+	uint64_t inside[256][4]; /* bit b of row a: the bytes a, b are neighbours in some token, or may become so */
 };
 
-void spm_init(struct spm *m, const struct vocab *v);
+/* unk: as for spm_ids(). */
+void spm_init(struct spm *m, const struct vocab *v, uint32_t unk);
 
 static inline bool spm_may_join(const struct spm *m, unsigned char a, unsigned char b)
 {

@@ -147,7 +147,7 @@ static int tokenizer_fill(struct tokenizer *t, struct vocab_index *index, const 
 	t->spelling = l->spelling;
 	if (t->spelling == TOKBYTES_LLAMA) {
 		t->spm = mem_new(struct spm);
-		spm_init(t->spm, &t->vocab);
+		spm_init(t->spm, &t->vocab, l->unk);
 	}
 	t->prefix = l->prefix;
 	t->whole_words |= l->whole_words;
