@@ -80,6 +80,13 @@ def test_events(real):
     assert end.usage.input_tokens + end.usage.cache_read_input_tokens == start.usage.input_tokens
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 9, 24])
+def test_rare_characters_come_whole(client, limit):
+    kw = args(messages=user("Repeat exactly: \U0001fae0 \u9f9c \U0001f469\u200d\U0001f466"), max_tokens=limit)
+    with client.messages.stream(**kw) as stream:
+        assert "".join(stream.text_stream) == client.messages.create(**kw).content[0].text
+
+
 def test_stream_helper(client):
     with client.messages.stream(**args()) as stream:
         text = "".join(stream.text_stream)

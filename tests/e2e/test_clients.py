@@ -395,3 +395,60 @@ def test_curl_heads(tools):
 def test_curl_keeps_the_connection(tools):
     out = curl("-w", "%{num_connects},", "-o", "/dev/null", "-o", "/dev/null", "-o", "/dev/null", *[tools.url + "/v1/models"] * 3)
     assert out == b"1,0,0,"
+
+
+# ---- a model that thinks ----
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory):
+    """The default model, made to think: the prompt ends in <think>. It never stops by itself; a schema makes it come to its answer."""
+    path = tmp_path_factory.mktemp("template") / "think.jinja"
+    path.write_text(TEMPLATE.replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}"))
+    s = sv.Server(sv.REAL_MODEL, "--kv-cache-memory-bytes", "512M", "--chat-template", str(path), "--reasoning-parser", "qwen3", name="smollm2")
+    with s:
+        s.ready()
+        yield s
+        s.wait_idle()
+
+
+def thoughts_of_chat(thinker, **kw):
+    m = thinker.chat(WEATHER, max_tokens=60, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}, **kw)["choices"][0]["message"]
+    return m["reasoning_content"], m["content"]
+
+
+def test_openai_responses_with_thoughts(thinker):
+    thought, answer = thoughts_of_chat(thinker)
+    assert thought and "</think>" not in thought
+    check_args(answer)
+    kw = {"max_output_tokens": 60, "text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}}
+    with openai.OpenAI(base_url=thinker.url + "/v1", api_key="any", max_retries=0, timeout=60) as c:
+        r = respond(c, **kw)
+        events = list(respond(c, stream=True, **kw))
+        again = respond(c, input=WEATHER + [o.model_dump() for o in r.output] + WEATHER, max_output_tokens=4)
+    reasoning, message = r.output
+    assert (reasoning.type, reasoning.content[0].text, message.content[0].text) == ("reasoning", thought, answer)
+    assert 0 < r.usage.output_tokens_details.reasoning_tokens < r.usage.output_tokens
+    assert "".join(e.delta for e in events if e.type == "response.reasoning_text.delta") == thought
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == answer
+    assert [e.item.type for e in events if e.type == "response.output_item.done"] == ["reasoning", "message"]
+    assert again.output[0].type == "reasoning" and again.status == "incomplete"
+
+
+def test_anthropic_with_thoughts(thinker):
+    anthropic = pytest.importorskip("anthropic")
+    thought, answer = thoughts_of_chat(thinker)
+    kw = {"model": "smollm2", "messages": WEATHER, "max_tokens": 60, "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+          "extra_body": {"temperature": 0}}
+    with anthropic.Anthropic(base_url=thinker.url, api_key="any", max_retries=0, timeout=60) as c:
+        m = c.messages.create(**kw)
+        with c.messages.stream(**kw) as stream:
+            kinds = [e.type for e in stream]
+            final = stream.get_final_message()
+        again = c.messages.create(**{**kw, "max_tokens": 4, "output_config": {}, "messages": WEATHER + [{"role": "assistant", "content": m.content}] + WEATHER})
+    for x in (m, final):
+        thinking, text = x.content
+        assert (thinking.type, thinking.thinking, text.text) == ("thinking", thought, answer)
+        assert 0 < x.usage.output_tokens_details.thinking_tokens < x.usage.output_tokens or x is final
+    assert "thinking" in kinds and "text" in kinds
+    assert again.content[0].type == "thinking" and again.stop_reason == "max_tokens"

@@ -73,6 +73,13 @@ def test_events(real):
     assert events[0].response.usage is None and events[-1].response.usage.output_tokens > 3
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 9, 24])
+def test_rare_characters_come_whole(client, limit):
+    kw = {"input": "Repeat exactly: \U0001fae0 \u9f9c \U0001f469\u200d\U0001f466", "max_output_tokens": limit}
+    deltas = [e.delta for e in create(client, stream=True, **kw) if e.type == "response.output_text.delta"]
+    assert "".join(deltas) == create(client, **kw).output_text
+
+
 def test_stream_helper(client):
     with client.responses.stream(model="smollm2", input=QUESTION, max_output_tokens=24, temperature=0) as stream:
         text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
