@@ -233,6 +233,16 @@ def test_plain_answer_that_is_too_large_is_refused(start, models):
     s.wait_idle()
 
 
+def test_copies_of_a_long_prompt_are_bounded(start, models):
+    """Each choice keeps its own copy of the prompt."""
+    s = start(models(1000000), *NULL).ready()
+    before = sv.rss_mib(s.kids("frontend")[0])
+    r = s.post(TEXT, {"prompt": [5] * 600000, "n": 128, "max_tokens": 1}, timeout=120)
+    assert r.status == 400 and r.error()["param"] == "n" and "256 MiB" in r.error()["message"], r
+    assert sv.rss_mib(s.kids("frontend")[0]) < before + 150 * sv.SLOW
+    assert s.post(TEXT, {"prompt": [5] * 600000, "n": 2, "max_tokens": 1}, timeout=120).status == 200
+
+
 # ---- log-probabilities ----
 
 def test_both_shapes_say_the_same(client, server):

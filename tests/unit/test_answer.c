@@ -339,6 +339,23 @@ static void test_chat_stream(void **state)
 	answer_release(&a);
 }
 
+/* Two tokens that come together, each with its two best ones. */
+static void test_chat_stream_with_logprobs(void **state)
+{
+	struct answer_config cfg = config(true, true);
+	struct answer a;
+
+	cfg.n_logprobs = 2;
+	answer_init(&a, &cfg);
+	push(&a, 6, "a");
+	push(&a, 7, "b");
+	delta(&a, 0);
+#define BEST "\"top_logprobs\":[{\"token\":\"Hi\",\"logprob\":-0.25,\"bytes\":[72,105]},{\"token\":\" you\",\"logprob\":-9999.0,\"bytes\":[32,121,111,117]}]}"
+	expect(CHUNK "{\"index\":0,\"delta\":{\"content\":\"ab\"},\"logprobs\":{\"content\":[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97]," BEST
+		     ",{\"token\":\"b\",\"logprob\":-0.5,\"bytes\":[98]," BEST "]},\"finish_reason\":null}]}\n\n");
+	answer_release(&a);
+}
+
 static void test_chat_stream_of_choices(void **state)
 {
 	struct answer_config cfg = config(true, true);
@@ -694,6 +711,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_alike_tokens),
 		cmocka_unit_test(test_tokens_as_ids),
 		cmocka_unit_test(test_chat_stream),
+		cmocka_unit_test(test_chat_stream_with_logprobs),
 		cmocka_unit_test(test_chat_stream_of_choices),
 		cmocka_unit_test(test_chat_stream_of_calls),
 		cmocka_unit_test(test_chat_stream_with_everything),

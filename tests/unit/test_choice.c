@@ -148,6 +148,7 @@ static void run(const struct row *row, bool taken, char *got, size_t cap)
 	show(&all, got, cap);
 	end = choice_end(&c);
 	if (found != (row->end == FINISH_NONE) || strcmp(end.finish, row->finish) != 0) fail_msg("%s: %s", row->name, end.finish);
+	assert_int_equal(end.stop_text_len, row->stop_text ? strlen(row->stop_text) : 0);
 	if (row->stop_text) assert_memory_equal(end.stop_text, row->stop_text, end.stop_text_len);
 	else assert_null(end.stop_text);
 	assert_int_equal(end.stop_id, row->client_stop && row->end == FINISH_STOP ? row->client_stop : -1);

@@ -611,6 +611,7 @@ static void test_metrics(void **state)
 	box_post(&b, TEXT, "{\"prompt\":\"x\",\"n\":2}");
 	conn_eof(b.conn, b.now);
 	expect_counts(&b, 1, 1, 1, 1);
+	assert_true(b.api.slot->counters[COUNTER_client_gone] == 1);
 	expect_histogram(&b, HISTOGRAM_request_output, 6, 9);
 	box_close(&b);
 }
