@@ -592,6 +592,35 @@ static void a_chunk_leaves_the_last_token_for_a_step_with_room(void **state)
 	corebox_release(&b);
 }
 
+/* The same where a single token is left of each. */
+static void a_last_token_waits_for_a_step_with_room(void **state)
+{
+	struct core_config cfg = corebox_config();
+	struct corebox b;
+
+	cfg.prefill_chunk_max = 10;
+	cfg.prefix_cache = false;
+	cfg.steps_in_flight_max = 1;
+	corebox_init(&b, &cfg);
+	b.quiet = true;
+	b.dim = LIMIT_POOLED;
+	corebox_hello(&b, 0, 0);
+	corebox_ready(&b, 64, 100);
+	submit_pooling(&b, 1, REQUEST_POOL_LAST, 11);
+	submit_pooling(&b, 2, REQUEST_POOL_LAST, 11);
+	corebox_step(&b);
+	assert_int_equal(b.last_step->step.run.n, 2);
+	corebox_answer(&b);
+	corebox_step(&b);
+	assert_int_equal(b.last_step->step.run.n, 1);
+	corebox_answer(&b);
+	corebox_step(&b);
+	assert_int_equal(b.last_step->step.run.n, 1);
+	corebox_answer(&b);
+	assert_int_equal(corebox_stats(&b).finished, 2);
+	corebox_release(&b);
+}
+
 /* More rows than a message takes go in several, the answer behind the last of them. */
 static void many_rows_make_more_messages(void **state)
 {
@@ -658,6 +687,7 @@ int main(void)
 		cmocka_unit_test(rows_are_cut_where_the_room_ends),
 		cmocka_unit_test(a_result_has_room_for_a_bounded_number_of_states),
 		cmocka_unit_test(a_chunk_leaves_the_last_token_for_a_step_with_room),
+		cmocka_unit_test(a_last_token_waits_for_a_step_with_room),
 		cmocka_unit_test(many_rows_make_more_messages),
 	};
 

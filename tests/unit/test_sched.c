@@ -682,6 +682,20 @@ static void a_step_takes_a_bounded_number_of_new_tokens(void **state)
 	corebox_release(&b);
 }
 
+static void a_budget_of_one_token_gets_on(void **state)
+{
+	struct core_config cfg = corebox_config();
+	struct corebox b;
+
+	cfg.batched_tokens_max = 1;
+	corebox_start(&b, &cfg, 8, 100);
+	corebox_submit(&b, 1, 9, 3, 2);
+	corebox_run(&b);
+	assert_int_equal(corebox_stats(&b).finished, 1);
+	assert_int_equal(b.n_tokens_run, 4);
+	corebox_release(&b);
+}
+
 /* One alone may have more. */
 static void a_longer_request_is_added_alone(void **state)
 {
@@ -735,6 +749,7 @@ int main(void)
 		cmocka_unit_test(the_best_of_all_lanes_is_next),
 		cmocka_unit_test(the_pool_ends_a_request_when_it_is_full),
 		cmocka_unit_test(a_step_takes_a_bounded_number_of_new_tokens),
+		cmocka_unit_test(a_budget_of_one_token_gets_on),
 		cmocka_unit_test(a_longer_request_is_added_alone),
 	};
 

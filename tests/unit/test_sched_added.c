@@ -106,6 +106,33 @@ static void a_step_takes_a_bounded_number_of_lists(void **state)
 	corebox_release(&b);
 }
 
+static void a_step_takes_a_bounded_number_of_biases(void **state)
+{
+	static const uint32_t ids[LIMIT_BIAS];
+	static const float values[LIMIT_BIAS];
+	struct core_config cfg = corebox_config();
+	const uint32_t n_first = (uint32_t)(4 * MIB / (128 + 4 * (4 + 1 + 2 * LIMIT_BIAS)));
+	struct corebox b;
+	uint32_t i;
+
+	cfg.seqs_max = 300;
+	cfg.batched_tokens_max = 8192;
+	cfg.requests_max = 300;
+	corebox_start(&b, &cfg, 400, 100);
+	b.quiet = true;
+	for (i = 1; i <= 2 * n_first - 9; i++) {
+		struct msg_submit m = corebox_request(&b, i, 9, 4, 5);
+
+		m.bias_ids = view_of(ids, LIMIT_BIAS);
+		m.bias_values = view_of(values, LIMIT_BIAS);
+		corebox_on_submit(&b, &m);
+	}
+	core_step(b.core, b.now);
+	assert_int_equal(b.steps[0]->step.added.n, n_first);
+	assert_int_equal(b.steps[1]->step.added.n, n_first - 9);
+	corebox_release(&b);
+}
+
 static void all_parameters_reach_the_workers(void **state)
 {
 	static const uint32_t stops[] = {7, 8, 9};
@@ -183,6 +210,7 @@ int main(void)
 		cmocka_unit_test(all_parameters_reach_the_workers),
 		cmocka_unit_test(lists_and_penalties_reach_the_workers),
 		cmocka_unit_test(a_step_takes_a_bounded_number_of_lists),
+		cmocka_unit_test(a_step_takes_a_bounded_number_of_biases),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
