@@ -21,7 +21,7 @@
 #include "common/base.h"
 #include "frontend/http.h"
 
-#define CONN_READ_BYTES (16 * KIB)     /* the edge reads at most so many bytes at once; libuv up to 32 times in a pass of the loop */
+#define CONN_READ_BYTES (64 * KIB)     /* the edge gives at most so many bytes at once */
 #define CONN_PIPELINE_MAX (64 * KIB)   /* reading stops above; at most this plus one read is held */
 #define CONN_NEXT_MAX (64 * KIB)       /* unsent bytes above which the next pipelined request waits */
 #define CONN_OUT_MAX (64 * MIB)        /* of one connection; the largest plain answers (log-probabilities) stay below */

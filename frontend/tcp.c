@@ -28,6 +28,11 @@
 #define TCP_SEAL_MAX (64 * KIB) /* plain text that is sealed at once */
 #define TCP_BACKLOG 4096   /* the kernel cuts it to net.core.somaxconn */
 
+/* A read at most; libuv makes up to 32 of them in a pass of the loop, which others wait for. With TLS, what an incomplete record held
+ * back comes with them. */
+#define TCP_READ_BYTES (16 * KIB)
+_Static_assert(TCP_READ_BYTES + TLS_RECORD_MAX <= CONN_READ_BYTES, "a read and what was held back fit the connection's bound");
+
 struct tcp {
 	uv_loop_t *loop;
 	struct conn_host *host;
@@ -44,12 +49,9 @@ struct tcp {
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
 	bool is_unix;
-	char read_buf[CONN_READ_BYTES];  /* one for all: a read is used up before the next */
+	char read_buf[TCP_READ_BYTES];  /* one for all: a read is used up before the next */
 	char plain_buf[TLS_RECORD_MAX];  /* likewise */
 };
-
-/* With TLS at most so many bytes at once: what an incomplete record held back comes with them. */
-#define TCP_READ_SEALED (CONN_READ_BYTES - TLS_RECORD_MAX)
 
 struct tcp_conn {
 	struct tcp *tcp;
@@ -128,7 +130,7 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
 	struct tcp_conn *tc = h->data;
 
-	*buf = uv_buf_init(tc->tcp->read_buf, tc->tls ? TCP_READ_SEALED : sizeof(tc->tcp->read_buf));
+	*buf = uv_buf_init(tc->tcp->read_buf, TCP_READ_BYTES);
 }
 
 /* Somebody who does not know that this is HTTPS; he can only read a plain answer. */

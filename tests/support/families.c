@@ -179,7 +179,7 @@ static struct tokenizer *load_ranks(const struct family *f)
 static struct tokenizer *load_gguf(const char *path)
 {
 	struct errbuf err = {0};
-	struct tokenizer *t;
+	struct tokenizer *t = NULL;
 	struct gguf *g;
 
 	if (gguf_open(&g, path, &err) != ST_OK || tokenizer_from_gguf(&t, g, &err) != ST_OK) fail_msg("%s", err.text);
