@@ -70,9 +70,11 @@ static void gen_free(struct gen *g)
 	gen_cancel(g);
 	if (list_is_linked(&g->in_due)) list_remove(&g->api->gens_due, &g->in_due);
 	if (list_is_linked(&g->in_gens)) list_remove(&g->api->gens, &g->in_gens);
-	for (i = 0; i < g->n_choices; i++) choice_release(&g->choices[i].text);
+	if (g->answer.cfg.shape) { /* it was started */
+		for (i = 0; i < g->n_choices; i++) choice_release(&g->choices[i].text);
+		answer_release(&g->answer);
+	}
 	free(g->choices);
-	answer_release(&g->answer);
 	stopstr_set_release(&g->rules.stops);
 	free(g);
 }
@@ -158,33 +160,32 @@ static void gen_answer(struct gen *g, const struct prep *p)
 		.ctx = g->api,
 	};
 
+	/* The end of the id is that of the first live request, so it tells the frontend, too. */
 	snprintf(id, sizeof(id), "%s%016llx%016llx", cfg.shape->id_prefix, (unsigned long long)g->api->run_id,
-		 (unsigned long long)api_random(g->api));
+		 (unsigned long long)live_client_id(g->choices[0].live));
 	answer_init(&g->answer, &cfg);
 }
 
-static const struct owner_kind gen_kind;
-
-static void gen_choice_init(struct gen *g, uint32_t ix, const struct prep *p)
+static void gen_choice_answer(struct gen *g, uint32_t ix, const struct prep *p)
 {
 	const struct prep_prompt *prompt = &p->prompts[ix / g->best_of];
 	struct outparse_config parse = p->parse;
+	bool parses = parse.tools || parse.reasoning || parse.named;
 	struct gen_choice *c = &g->choices[ix];
 
-	c->owner.kind = &gen_kind;
-	c->gen = g;
 	c->answer = &g->answer.choices[ix];
-	c->n_prompt = (uint32_t)prompt->ids.len;
-	c->token_ns = g->started_ns;
 	c->answer->n_prompt = prompt->ids.len;
 	/* A chat tells of its prompt once; with best_of nobody knows yet which choice will be the first. */
 	if (ix == 0 || p->params.endpoint == PARAMS_TEXT || g->best_of > g->n)
 		answer_prompt(&g->answer, c->answer, prompt->ids.ids, prompt->ids.len);
 	if (p->params.echo) pieces_text(&c->answer->said, prompt->text.data, prompt->text.len);
-	parse.random = api_random(g->api);
-	choice_init(&c->text, &g->rules, parse.tools || parse.reasoning || parse.named ? &parse : NULL, &c->answer->said);
+	if (parses) parse.random = api_random(g->api);
+	choice_init(&c->text, &g->rules, parses ? &parse : NULL, &c->answer->said);
 }
 
+static const struct owner_kind gen_kind;
+
+/* All but the answer, which needs the first live request's name. */
 static struct gen *gen_new(struct api *a, struct http_request *r, const struct prep *p)
 {
 	struct gen *g = mem_new(struct gen);
@@ -202,8 +203,9 @@ static struct gen *gen_new(struct api *a, struct http_request *r, const struct p
 	g->started_ns = g->written_ns = a->now;
 	list_init(&g->due);
 	gen_rules(g, p);
-	gen_answer(g, p);
-	for (i = 0; i < g->n_choices; i++) gen_choice_init(g, i, p);
+	for (i = 0; i < g->n_choices; i++)
+		g->choices[i] = (struct gen_choice){.owner.kind = &gen_kind, .gen = g, .token_ns = a->now,
+						    .n_prompt = (uint32_t)p->prompts[i / g->best_of].ids.len};
 	return g;
 }
 
@@ -245,12 +247,16 @@ static bool gen_fits(const struct prep *p, struct apierr *e)
 static bool gen_start_all(struct gen *g, const struct prep *p, struct apierr *e)
 {
 	struct submit s;
+	uint32_t i;
 	bool ok;
 
 	submit_init(&s, p, &g->rules);
 	ok = gen_submit(g, p, &s, e);
 	submit_release(&s);
-	return ok;
+	if (!ok) return false;
+	gen_answer(g, p);
+	for (i = 0; i < g->n_choices; i++) gen_choice_answer(g, i, p);
+	return true;
 }
 
 void gen_start(struct api *a, struct http_request *r, struct prep *p)

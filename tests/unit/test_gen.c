@@ -288,6 +288,20 @@ static void test_stalled_reader_of_choices(void **state)
 	box_close(&b);
 }
 
+static void test_id_tells_the_frontend(void **state)
+{
+	char want[64];
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, CHAT, "{" HELLO ",\"n\":2}");
+	snprintf(want, sizeof(want), "\"id\":\"chatcmpl-%016llx%016llx\"", (unsigned long long)b.api.run_id, (unsigned long long)b.orders[0].m.client_id);
+	box_give_to(&b, 0, 5, FINISH_LENGTH);
+	box_give_to(&b, 1, 5, FINISH_LENGTH);
+	if (!strstr(b.in.data, want)) fail_msg("%s", b.in.data);
+	box_close(&b);
+}
+
 /* Control tokens are left out of the text unless the client wants them. */
 static void test_control_tokens(void **state)
 {
@@ -679,6 +693,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_stream),
 		cmocka_unit_test(test_stalled_reader_of_choices),
+		cmocka_unit_test(test_id_tells_the_frontend),
 		cmocka_unit_test(test_control_tokens),
 		cmocka_unit_test(test_continuous_usage),
 		cmocka_unit_test(test_best_of),
