@@ -25,7 +25,8 @@ void *map_remove(struct map *m, uint64_t key);
 
 /* Walks all entries in table order. The map must not change inside the loop. */
 #define MAP_EACH(m, e)                                                                      \
-	for (struct map_entry *e = (m)->entries; e < (m)->entries + (m)->cap; e++)          \
+	for (struct map_entry *e = (m)->entries, *e##_end = (m)->cap ? e + (m)->cap : e;    \
+	     e < e##_end; e++)                                                              \
 		if (e->value)
 
 #endif
