@@ -241,12 +241,15 @@ static void on_heartbeat(uv_timer_t *t)
 static int front_load_tokenizer(struct front *f, const struct gguf *g, struct errbuf *err)
 {
 	const struct gguf_tensor *embed = gguf_find_tensor(g, "token_embd.weight");
+	const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
 	const char *path = f->boot->config.tokenizer;
 	int rc;
 
 	if (!path[0]) return tokenizer_from_gguf(&f->tokenizer, g, err);
 	rc = tokenizer_from_json(&f->tokenizer, path, err);
-	if (rc == ST_OK && embed) rc = tokenizer_fit(f->tokenizer, embed->dims[1], gguf_shown_path(g), err);
+	/* Workers count as common/modelshape.c does: the file's tokens, or the rows of its embedding. */
+	if (rc == ST_OK && (tokens || embed))
+		rc = tokenizer_fit(f->tokenizer, tokens ? tokens->n : embed->dims[1], gguf_shown_path(g), err);
 	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--tokenizer");
 }
 

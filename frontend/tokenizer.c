@@ -260,8 +260,8 @@ int tokenizer_fit(struct tokenizer *t, uint64_t n_rows, const char *model, struc
 	while (n > n_rows && t->vocab.tokens->kinds[n - 1] != TOKBYTES_PLAIN) n--;
 	if (n > n_rows || n_rows - n > SPARE_ROWS_MAX)
 		return err_set(err, ST_INVALID,
-			       "the tokenizer has %u tokens, but %s has %" PRIu64 " rows of embeddings; expected as many, or up to %d "
-			       "spare ones",
+			       "the tokenizer has %u tokens, but %s has a vocabulary of %" PRIu64 "; expected the same, or up to %d more "
+			       "in the model",
 			       t->vocab.n, model, n_rows, SPARE_ROWS_MAX);
 	t->vocab.n = n;
 	addtok_limit(&t->added, n);

@@ -67,8 +67,8 @@ bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n);
 /* The chat template that came with a tokenizer.json; NULL when there was none. */
 const char *tokenizer_chat_template(const struct tokenizer *t);
-/* Whether the vocabulary goes with an embedding of n_rows rows (of `model`, for messages): every token has a row, and no
- * more rows are spare than padding explains. Added tokens behind the last row are dropped, as no model has seen them. */
+/* Whether the vocabulary goes with a model of n_rows tokens (`model` is for messages): the model knows every token, and no
+ * more of its own are spare than padding explains. Added tokens that the model does not know are dropped. */
 int tokenizer_fit(struct tokenizer *t, uint64_t n_rows, const char *model, struct errbuf *err) MUST_CHECK;
 /* TOKEN_NONE when no token has exactly these bytes as its text. */
 uint32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);

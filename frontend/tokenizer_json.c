@@ -195,9 +195,8 @@ static int read_model(struct json_lists *j, const struct tokfile_place *root)
 {
 	struct tokfile_place model = tokfile_member(root, "model"), vocab = tokfile_member(&model, "vocab"),
 			     added = tokfile_member(root, "added_tokens");
-	int rc = check_model(&model);
+	int rc = tokfile_bool_or(&model, "byte_fallback", false, &j->byte_fallback);
 
-	if (rc == ST_OK) rc = tokfile_bool_or(&model, "byte_fallback", false, &j->byte_fallback);
 	if (rc == ST_OK) rc = tokfile_bool_or(&model, "ignore_merges", false, &j->l.whole_words);
 	if (rc == ST_OK) rc = tokfile_bool_or(&model, "fuse_unk", false, &j->l.unk_fused);
 	if (rc == ST_OK) rc = count_ids(j, &vocab, &added);
@@ -332,8 +331,9 @@ static int read_all(struct json_lists *j, struct errbuf *err)
 {
 	struct tokfile_place root = {.file = j->l.file, .value = j->root, .err = err},
 			     model = tokfile_member(&root, "model");
-	int rc = read_steps(j, &root);
+	int rc = check_model(&model); /* first: the other parts go with the kind of model */
 
+	if (rc == ST_OK) rc = read_steps(j, &root);
 	if (rc == ST_OK) rc = read_model(j, &root);
 	if (rc == ST_OK) rc = read_added(j, &root);
 	if (rc == ST_OK) rc = read_unknown(j, &model);
