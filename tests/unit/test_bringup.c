@@ -86,6 +86,8 @@ static void fresh_workers_are_loaded_and_the_smallest_decides(void **state)
 	assert_int_equal(b.state, BRINGUP_DONE);
 	assert_int_equal(b.n_blocks, 90);
 	assert_int_equal(b.model_len_max, 2048);
+	assert_int_equal(b.vocab, 9);
+	assert_int_equal(b.dim, 4);
 	assert_int_equal(bringup_deadline(&b), UINT64_MAX);
 }
 
@@ -101,6 +103,8 @@ static void workers_that_outlived_an_executor_keep_their_weights(void **state)
 	assert_int_equal(b.state, BRINGUP_DONE);
 	assert_int_equal(b.n_blocks, 50);
 	assert_int_equal(b.model_len_max, 512);
+	assert_int_equal(b.vocab, 9);
+	assert_int_equal(b.dim, 4);
 }
 
 static void ranks_that_disagree_are_sized_again(void **state)

@@ -210,6 +210,7 @@ static void calls_bring_a_rank_up(void **state)
 	assert_int_equal(rpc_load_reply_unpack(&load, x.reply.rpc_reply.body.data, x.reply.rpc_reply.body.n), ST_OK);
 	assert_int_equal(load.model_len_max, 512);
 	assert_int_equal(load.vocab, TINY_LLAMA_TOKENS);
+	assert_int_equal(load.dim, 64);
 	assert_int_equal(box_hello(&x).state, RPC_WORKER_LOADED);
 	assert_int_equal(atomic_load(&box_slot.progress), 1000);
 	assert_int_equal(box_call(&x, RPC_PROFILE, NULL, 0), ST_OK);
@@ -224,6 +225,8 @@ static void calls_bring_a_rank_up(void **state)
 	assert_int_equal(h.state, RPC_WORKER_READY);
 	assert_int_equal(h.n_blocks, 20);
 	assert_int_equal(h.model_len_max, 512);
+	assert_int_equal(h.vocab, TINY_LLAMA_TOKENS);
+	assert_int_equal(h.dim, 64);
 	assert_int_equal(atomic_load(&box_slot.state), PAGE_SERVING);
 	box_close(&x);
 }
