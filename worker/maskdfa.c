@@ -109,7 +109,7 @@ static uint32_t *set_slot(struct maskdfa *d, const struct maskway *w, uint32_t n
 	for (uint32_t i; (i = d->slots[at]) != 0; at = (at + 1) & (d->n_slots - 1)) {
 		const struct maskdfa_set *s = &d->sets[i];
 
-		if (s->n == n && s->ends == ends && memcmp(d->ways + s->at, w, n * sizeof(*w)) == 0) break;
+		if (s->n == n && s->ends == ends && (!n || memcmp(d->ways + s->at, w, n * sizeof(*w)) == 0)) break;
 	}
 	return &d->slots[at];
 }
