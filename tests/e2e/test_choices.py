@@ -243,6 +243,30 @@ def test_copies_of_a_long_prompt_are_bounded(start, models):
     assert s.post(TEXT, {"prompt": [5] * 600000, "n": 2, "max_tokens": 1}, timeout=120).status == 200
 
 
+@pytest.mark.parametrize("kind", ["worker", "executor"])
+def test_choices_go_on_after_a_death(start, tiny, kind):
+    """With penalties, whose counts die with the worker, and the prompt's log-probabilities: the same to the last token."""
+    s = start(tiny).ready()
+    body = {"prompt": [5, 6, 7, 8], "n": 3, "seed": 3, "max_tokens": 400, "ignore_eos": True, "frequency_penalty": 0.3, "presence_penalty": 0.2,
+            "echo": True, "logprobs": 0, "return_token_ids": True}
+    want = s.post(TEXT, body).json()["choices"]
+    st = wire.Stream(s.host, s.port, TEXT, {**body, "stream": True})
+    got = {i: ([], []) for i in range(3)}
+    for n, e in enumerate(st):
+        assert "error" not in e, e
+        for c in e["choices"]:
+            got[c["index"]][0].extend(c["token_ids"])
+            got[c["index"]][1].extend(c["logprobs"]["token_logprobs"] if c["logprobs"] else [])
+        if n == 60:
+            s.kill(kind)
+    st.conn.close()
+    assert n > 100, "it was killed in the middle"
+    for i in range(3):
+        assert got[i] == (want[i]["token_ids"], want[i]["logprobs"]["token_logprobs"])
+    s.ready()
+    s.wait_idle()
+
+
 # ---- log-probabilities ----
 
 def test_both_shapes_say_the_same(client, server):
