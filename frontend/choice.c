@@ -3,6 +3,11 @@
 
 #define CHOICE_TEXT_MAX (1 * MIB) /* of one token, with what the stop strings held back */
 
+void choice_rules_release(struct choice_rules *r)
+{
+	stopstr_set_release(&r->stops);
+}
+
 void choice_init(struct choice *c, const struct choice_rules *rules, const struct outparse_config *parse, struct pieces *said)
 {
 	*c = (struct choice){.rules = rules, .said = said, .stop_ix = -1, .stop_id = -1};

@@ -24,6 +24,8 @@ struct choice_rules {
 	bool calls_end_as_stop;  /* a named function was asked for: OpenAI and vLLM say "stop" then */
 };
 
+void choice_rules_release(struct choice_rules *r);
+
 struct choice {
 	const struct choice_rules *rules;
 	struct pieces *said;     /* where everything goes */

@@ -75,7 +75,7 @@ static void gen_free(struct gen *g)
 		answer_release(&g->answer);
 	}
 	free(g->choices);
-	stopstr_set_release(&g->rules.stops);
+	choice_rules_release(&g->rules);
 	free(g);
 }
 
@@ -100,40 +100,6 @@ static const char *gen_token_bytes(void *ctx, uint32_t id, size_t *len)
 	const struct api *a = ctx;
 
 	return tokenizer_bytes(a->tokenizer, id, len);
-}
-
-static void gen_stop_strings(struct stopstr_set *s, const struct params *p)
-{
-	const json_t *j;
-	size_t i;
-
-	stopstr_set_init(s, p->keep_stop);
-	for (i = 0; i < json_array_size(p->stop); i++) {
-		j = json_array_get(p->stop, i);
-		stopstr_set_add(s, json_string_value(j), json_string_length(j));
-	}
-	if (json_is_string(p->stop)) stopstr_set_add(s, json_string_value(p->stop), json_string_length(p->stop));
-}
-
-static void gen_rules(struct gen *g, const struct prep *p)
-{
-	const struct params *q = &p->params;
-	struct choice_rules *r = &g->rules;
-	const uint32_t *ids;
-	size_t i, n;
-
-	r->tokenizer = g->api->tokenizer;
-	r->output_min = (uint32_t)min_u64((uint64_t)q->output_min, UINT32_MAX);
-	r->skip_special = q->skip_special;
-	r->hide_reasoning = q->endpoint == PARAMS_CHAT && !q->include_reasoning;
-	r->calls_end_as_stop = q->tools.choice == TOOL_CHOICE_NAMED;
-	gen_stop_strings(&r->stops, q);
-	ids = tokenizer_stop_ids(g->api->tokenizer, &n);
-	/* Where a grammar allows nothing more, there must be something to draw that ends it. */
-	if (q->ignore_eos && p->grammar.len == 0) n = 0;
-	for (i = 0; i < n && r->n_stop_ids < LIMIT_STOP_IDS - PARAMS_STOP_IDS_MAX; i++) r->stop_ids[r->n_stop_ids++] = ids[i];
-	r->n_model_stop = r->n_stop_ids;
-	for (i = 0; i < q->n_stop_ids; i++) r->stop_ids[r->n_stop_ids++] = q->stop_ids[i];
 }
 
 static void gen_answer(struct gen *g, const struct prep *p)
@@ -202,7 +168,7 @@ static struct gen *gen_new(struct api *a, struct http_request *r, const struct p
 	g->choices = mem_array(struct gen_choice, g->n_choices);
 	g->started_ns = g->written_ns = a->now;
 	list_init(&g->due);
-	gen_rules(g, p);
+	submit_rules(&g->rules, p);
 	for (i = 0; i < g->n_choices; i++)
 		g->choices[i] = (struct gen_choice){.owner.kind = &gen_kind, .gen = g, .token_ns = a->now,
 						    .n_prompt = (uint32_t)p->prompts[i / g->best_of].ids.len};

@@ -8,6 +8,52 @@
 #define SUBMIT_COMPLETION_TOKENS 16 /* OpenAI's default of max_tokens for /v1/completions */
 #define SUBMIT_GREEDY_BELOW 1e-5    /* vLLM's _SAMPLING_EPS: colder is greedy */
 
+/* ---- rules ---- */
+
+static void rules_stop_strings(struct stopstr_set *s, const struct params *p)
+{
+	const json_t *j;
+	size_t i;
+
+	stopstr_set_init(s, p->keep_stop);
+	for (i = 0; i < json_array_size(p->stop); i++) {
+		j = json_array_get(p->stop, i);
+		stopstr_set_add(s, json_string_value(j), json_string_length(j));
+	}
+	if (json_is_string(p->stop)) stopstr_set_add(s, json_string_value(p->stop), json_string_length(p->stop));
+}
+
+static void rules_stop_ids(struct choice_rules *r, const struct prep *p)
+{
+	const struct params *q = &p->params;
+	const uint32_t *ids;
+	size_t i, n;
+
+	ids = tokenizer_stop_ids(r->tokenizer, &n);
+	/* Where a grammar allows nothing more, there must be something to draw that ends it. */
+	if (q->ignore_eos && p->grammar.len == 0) n = 0;
+	for (i = 0; i < n && r->n_stop_ids < LIMIT_STOP_IDS - PARAMS_STOP_IDS_MAX; i++) r->stop_ids[r->n_stop_ids++] = ids[i];
+	r->n_model_stop = r->n_stop_ids;
+	for (i = 0; i < q->n_stop_ids; i++) r->stop_ids[r->n_stop_ids++] = q->stop_ids[i];
+}
+
+void submit_rules(struct choice_rules *r, const struct prep *p)
+{
+	const struct params *q = &p->params;
+
+	*r = (struct choice_rules){
+		.tokenizer = p->api->tokenizer,
+		.output_min = (uint32_t)min_u64((uint64_t)q->output_min, UINT32_MAX),
+		.skip_special = q->skip_special,
+		.hide_reasoning = q->endpoint == PARAMS_CHAT && !q->include_reasoning,
+		.calls_end_as_stop = q->tools.choice == TOOL_CHOICE_NAMED,
+	};
+	rules_stop_strings(&r->stops, q);
+	rules_stop_ids(r, p);
+}
+
+/* ---- the message ---- */
+
 static void submit_sampling(struct msg_submit *m, const struct params *p)
 {
 	m->temperature = p->temperature < SUBMIT_GREEDY_BELOW ? 0 : (float)p->temperature;

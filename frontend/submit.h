@@ -1,4 +1,5 @@
-/* submit.h - what the executor is asked to do for a prepared request: the fields of msg_submit out of its parameters. */
+/* submit.h - what a prepared request asks for: the fields of msg_submit for the executor, and the rules by which its choices are read,
+ * which have to agree about where an output ends. */
 #ifndef SLUICE_SUBMIT_H
 #define SLUICE_SUBMIT_H
 
@@ -14,6 +15,9 @@ struct submit {
 	uint64_t wanted;                  /* output tokens that the client asked for; 0: as many as there is room for */
 	uint64_t output_min;
 };
+
+/* Released by choice_rules_release(). */
+void submit_rules(struct choice_rules *r, const struct prep *p);
 
 /* What all prompts and choices have in common. Borrows p and rules until release. */
 void submit_init(struct submit *s, const struct prep *p, const struct choice_rules *rules);

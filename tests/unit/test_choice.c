@@ -157,7 +157,7 @@ static void run(const struct row *row, bool taken, char *got, size_t cap)
 	choice_release(&c);
 	pieces_release(&said);
 	pieces_release(&all);
-	stopstr_set_release(&rules.stops);
+	choice_rules_release(&rules);
 }
 
 static void test_rows(void **state)
@@ -194,7 +194,7 @@ static void test_nothing_waits(void **state)
 	assert_int_equal(pieces_bytes(&said), 4);
 	choice_release(&c);
 	pieces_release(&said);
-	stopstr_set_release(&rules.stops);
+	choice_rules_release(&rules);
 }
 
 static void test_nothing_is_left(void **state)
