@@ -25,6 +25,7 @@ static const struct apierr_name names[] = {
 	{"response_format.json_schema", "output_config.format"},
 	{"response_format", "output_config.format"},
 	{"reasoning_effort", "output_config.effort"},
+	{"required", "any"}, /* the word of tool_choice */
 	{NULL, NULL},
 };
 
@@ -99,19 +100,15 @@ static bool read_format(struct chatbody *c, const json_t *body)
 
 static json_t *read_tool(const json_t *tool, const char *where, struct apierr *e)
 {
-	json_t *name;
-
 	if (!json_is_object(tool) || (chatbody_has(tool, "type") && strcmp(type_of(tool), "custom") != 0)) {
 		(void)apierr_set(e, 400, where, "`%s` must be a tool of the client (type `custom`); `%.64s` is not supported.", where, type_of(tool));
 		return NULL;
 	}
-	name = chatbody_string(tool, "name", where, e);
-	if (!name) return NULL;
-	if (!json_is_object(json_object_get(tool, "input_schema"))) {
-		(void)apierr_set(e, 400, where, "`%s.input_schema` must be an object.", where);
+	if (!chatbody_has(tool, "input_schema")) {
+		(void)apierr_set(e, 400, where, "`%s.input_schema` is required.", where);
 		return NULL;
 	}
-	return chatbody_tool(name, json_object_get(tool, "description"), json_object_get(tool, "input_schema"), json_object_get(tool, "strict"));
+	return chatbody_tool(tool, "input_schema", where, e);
 }
 
 static bool read_tools(struct chatbody *c, const json_t *body)

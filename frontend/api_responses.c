@@ -160,15 +160,11 @@ static bool is_function(const json_t *j)
 
 static json_t *read_tool(const json_t *tool, const char *where, struct apierr *e)
 {
-	json_t *name;
-
 	if (!is_function(tool)) {
 		(void)apierr_set(e, 400, where, "`%s` must be a tool of type `function`; tools that run on the server are not supported.", where);
 		return NULL;
 	}
-	name = chatbody_string(tool, "name", where, e);
-	if (!name) return NULL;
-	return chatbody_tool(name, json_object_get(tool, "description"), json_object_get(tool, "parameters"), json_object_get(tool, "strict"));
+	return chatbody_tool(tool, "parameters", where, e);
 }
 
 /* {"type": "allowed_tools"}: does its list name this function? */

@@ -122,17 +122,36 @@ void chatbody_kwarg(struct chatbody *c, const char *name, json_t *value)
 	chatbody_set(c, "chat_template_kwargs", all);
 }
 
-json_t *chatbody_tool(json_t *name, json_t *description, json_t *parameters, json_t *strict)
+static bool check_tool(const json_t *tool, const char *schema, const char *where, struct apierr *e)
 {
-	json_t *tool = json_object(), *function = json_object();
+	const json_t *name = json_object_get(tool, "name"), *description = json_object_get(tool, "description");
+	const json_t *parameters = json_object_get(tool, schema);
+	char at[CHATBODY_WHERE_MAX];
 
-	json_object_set(function, "name", name);
-	if (description && !json_is_null(description)) json_object_set(function, "description", description);
-	if (parameters && !json_is_null(parameters)) json_object_set(function, "parameters", parameters);
-	if (strict && !json_is_null(strict)) json_object_set(function, "strict", strict);
-	json_object_set_new(tool, "type", json_string("function"));
-	json_object_set_new(tool, "function", function);
-	return tool;
+	chatbody_at(at, where, "name");
+	if (!params_is_text(name) || json_string_length(name) == 0 || json_string_length(name) > TOOLSPEC_NAME_MAX)
+		return apierr_set(e, 400, at, "`%s` must be a string of 1 to %d bytes.", at, TOOLSPEC_NAME_MAX);
+	chatbody_at(at, where, "description");
+	if (description && !json_is_null(description) && !params_is_text(description)) return params_wrong(e, at, "a string");
+	chatbody_at(at, where, schema);
+	return !parameters || json_is_null(parameters) || json_is_object(parameters) || params_wrong(e, at, "a JSON schema, an object");
+}
+
+json_t *chatbody_tool(const json_t *tool, const char *schema, const char *where, struct apierr *e)
+{
+	static const char *const members[] = {"name", "description", "strict"};
+	json_t *chat, *function;
+	size_t i;
+
+	if (!check_tool(tool, schema, where, e)) return NULL;
+	chat = json_object();
+	function = json_object();
+	for (i = 0; i < ARRAY_LEN(members); i++)
+		if (chatbody_has(tool, members[i])) json_object_set(function, members[i], json_object_get(tool, members[i]));
+	if (chatbody_has(tool, schema)) json_object_set(function, "parameters", json_object_get(tool, schema));
+	json_object_set_new(chat, "type", json_string("function"));
+	json_object_set_new(chat, "function", function);
+	return chat;
 }
 
 /* ---- contents ---- */

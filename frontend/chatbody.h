@@ -39,8 +39,9 @@ void chatbody_copy(struct chatbody *c, const json_t *from, const char *const *na
 /* More variables for the template; what the client says in chat_template_kwargs goes first. */
 void chatbody_kwarg(struct chatbody *c, const char *name, json_t *value);
 
-/* One function for `tools`, from its parts, of which all but the name may be NULL; they are shared. */
-json_t *chatbody_tool(json_t *name, json_t *description, json_t *parameters, json_t *strict);
+/* One function for `tools`, from an object with name, description, strict and a schema under that name. A new reference, or NULL and e
+ * set in the words of the client, who has no `function` in between. */
+json_t *chatbody_tool(const json_t *tool, const char *schema, const char *where, struct apierr *e);
 
 /* A content of texts: a string, or a list of {"type": one of types, "text"} (types ends with a NULL; a refusal's text is under
  * "refusal"). A new reference, or NULL and e set. where: the content's place in the request. */

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TOOLSPEC_NAME_MAX 256 /* bytes; OpenAI allows 64 */
-
 static bool name_is_sane(const json_t *j)
 {
 	const char *s = json_string_value(j);

@@ -10,6 +10,7 @@
 enum tool_choice { TOOL_CHOICE_NONE, TOOL_CHOICE_AUTO, TOOL_CHOICE_REQUIRED, TOOL_CHOICE_NAMED };
 
 #define TOOLSPEC_TOOLS_MAX 1024
+#define TOOLSPEC_NAME_MAX 256 /* bytes; OpenAI allows 64 */
 
 /* Borrows from the request. */
 struct toolspec {

@@ -56,6 +56,8 @@ static void test_tools(void **state)
 		{"{'input':'hi','tools':[]}", "{" USER ",'tools':[]}", NULL, NULL},
 		{"{'input':'hi','tools':[" TOOL("f") ",{'type':'web_search'}]}", NULL, "tools[1]", "tools that run on the server are not supported"},
 		{"{'input':'hi','tools':[{'type':'function','function':{'name':'f'}}]}", NULL, "tools[0].name", "`tools[0].name` must be a string"},
+		{"{'input':'hi','tools':[{'type':'function','name':'f','parameters':[]}]}", NULL, "tools[0].parameters", "must be a JSON schema"},
+		{"{'input':'hi','tools':[{'type':'function','name':'f','description':1}]}", NULL, "tools[0].description", "must be a string"},
 		{"{'input':'hi','tools':{}}", NULL, "tools", "must be a list"},
 		{"{'input':'hi','tool_choice':{'type':'file_search'}}", NULL, "tool_choice", "`required`"},
 		{"{'input':'hi','tool_choice':{'type':'function'}}", NULL, "tool_choice.name", "must be a string"},
