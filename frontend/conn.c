@@ -67,7 +67,7 @@ struct conn *conn_new(struct conn_host *host, void *edge, uint64_t now)
 	c->host = host;
 	c->edge = edge;
 	c->now = c->since_ns = now;
-	strbuf_init(&c->pending, CONN_PIPELINE_MAX + CONN_READ_BYTES);
+	strbuf_init(&c->pending, CONN_PIPELINE_MAX + CONN_INPUT_MAX);
 	strbuf_init(&c->out, CONN_OUT_MAX);
 	strbuf_init(&c->flight, CONN_OUT_MAX);
 	conn_reset_request(c);

@@ -22,7 +22,8 @@
 #include "frontend/http.h"
 
 #define CONN_READ_BYTES (64 * KIB)     /* the edge gives at most so many bytes at once */
-#define CONN_PIPELINE_MAX (64 * KIB)   /* reading stops above; at most this plus one read is held */
+#define CONN_INPUT_MAX (40 * KIB)      /* what may come after conn_wants_read() has said yes: a read, and with TLS the record it completes */
+#define CONN_PIPELINE_MAX (64 * KIB)   /* reading stops above; at most this plus CONN_INPUT_MAX is held */
 #define CONN_NEXT_MAX (64 * KIB)       /* unsent bytes above which the next pipelined request waits */
 #define CONN_OUT_MAX (64 * MIB)        /* of one connection; the largest plain answers (log-probabilities) stay below */
 #define CONN_LINGER_NS (1000 * NS_PER_MS)

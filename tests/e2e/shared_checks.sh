@@ -27,6 +27,9 @@ if [ -f "$shared/tools/probe_http.py" ]; then
 	}
 	probe 1 ""
 	probe 4 "$some"
+	# What a key changes: preflights, early answers, connections.
+	run "probe_http, with a key" -- tests/e2e/with_server.py --frontends 2 --model-name smollm2 --key probe-key -- \
+		python3 "$shared/tools/probe_http.py" --base-url '{url}' --model smollm2 --timeout 60 --api-key probe-key --only R01,R03,R05,R07,R08,R13,R47 || bad=1
 else
 	skip "probe_http"
 fi

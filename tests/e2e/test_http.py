@@ -2,7 +2,6 @@
 import json
 import os
 import socket
-import threading
 import time
 
 import pytest
@@ -387,24 +386,6 @@ def test_harmful_request_ids_are_replaced(server, given):
         c.send(b"GET /live HTTP/1.1\r\nHost: x\r\nX-Request-Id: " + given.encode() + b"\r\n\r\n")
         r = c.answer("GET")
         assert r.status == 400 or (r.headers["x-request-id"] != given and len(r.headers["x-request-id"]) <= 128)
-
-
-def test_same_id_many_times(server):
-    """Clients' ids are told back, and are no keys: requests that share one do not meet."""
-    threads, out = [], [None] * 8
-
-    def one(i):
-        with server.conn() as c:
-            out[i] = c.ask("POST", TEXT, body(prompt="n %d" % i, max_tokens=6, ignore_eos=True, request_id="same"), headers=["X-Request-Id: same"])
-    for i in range(8):
-        threads.append(threading.Thread(target=one, args=(i,)))
-        threads[-1].start()
-    for t in threads:
-        t.join()
-    assert all(r.status == 200 and r.headers["x-request-id"] == "same" for r in out)
-    assert len({r.json()["id"] for r in out}) == 8
-    for i, r in enumerate(out):
-        assert r.json()["choices"][0]["text"] == server.complete("n %d" % i, max_tokens=6, ignore_eos=True)["choices"][0]["text"]
 
 
 # ---- names and paths ----

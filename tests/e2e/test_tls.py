@@ -47,7 +47,7 @@ def trust(*files, **kw):
 @pytest.fixture(scope="module")
 def server(tiny, certs):
     crt, key = certs["first"]
-    with sv.Server(tiny, "--ssl-certfile", crt, "--ssl-keyfile", key, "--timeout-request", "4", frontends=2, tls=trust(crt)) as s:
+    with sv.Server(tiny, "--ssl-certfile", crt, "--ssl-keyfile", key, "--timeout-request", str(4 * sv.SLOW), frontends=2, tls=trust(crt)) as s:
         s.ready()
         s.crt = crt
         yield s

@@ -581,6 +581,32 @@ static void test_pipelining_is_bounded(void **state)
 	server_close(&s);
 }
 
+static void on_nothing(void *edge)
+{
+	(void)edge;
+}
+
+/* What the edge may have read when it is told to stop fits, to the last byte; one more ends the connection. */
+static void test_input_behind_a_request_fits(void **state)
+{
+	struct server s = {0};
+	struct conn_host host = {.head_max = 4096, .body_max = 4096, .bodies_max = 4096, .request_ns = WAIT_NS, .keep_alive_ns = WAIT_NS,
+				 .write_ns = WAIT_NS, .allow_origin = "*", .ctx = &s, .on_request = on_request, .on_dirty = on_nothing};
+	char *junk = mem_zalloc(1, CONN_PIPELINE_MAX + CONN_INPUT_MAX);
+	struct conn *c = conn_new(&host, NULL, 1);
+
+	conn_input(c, "GET /later HTTP/1.1\r\n" H "\r\n", 32, 1);
+	assert_int_equal(s.n_requests, 1);
+	conn_input(c, junk, CONN_PIPELINE_MAX - 1, 1);
+	assert_true(conn_wants_read(c));
+	conn_input(c, junk, CONN_INPUT_MAX, 1);
+	assert_false(conn_wants_read(c) || conn_is_dead(c));
+	conn_input(c, junk, 2, 1);
+	assert_true(conn_is_dead(c));
+	conn_free(c);
+	free(junk);
+}
+
 /* ---- clients that go away ---- */
 
 static void test_client_gone(void **state)
@@ -839,6 +865,7 @@ int main(void)
 		cmocka_unit_test(test_out_of_descriptors),
 		cmocka_unit_test(test_pipelining),
 		cmocka_unit_test(test_pipelining_is_bounded),
+		cmocka_unit_test(test_input_behind_a_request_fits),
 		cmocka_unit_test(test_client_gone),
 		cmocka_unit_test(test_answer_at_once_survives_half_close),
 		cmocka_unit_test(test_stream),
