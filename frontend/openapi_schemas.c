@@ -16,6 +16,9 @@
 
 static const struct openapi_schema parameters[] = {
 	{"model", "@", PARAMS_CHAT | PARAMS_TEXT},
+	{"max_tokens", "{'type':['integer','null'],'minimum':1}", PARAMS_CHAT},
+	{"max_tokens", "{'type':['integer','null'],'minimum':0,'description':'0 only with echo.'}", PARAMS_TEXT},
+	{"max_completion_tokens", "{'type':['integer','null'],'minimum':1}", PARAMS_CHAT | PARAMS_TEXT},
 	{"top_p", "{'type':['number','null'],'exclusiveMinimum':0,'maximum':1}", PARAMS_CHAT | PARAMS_TEXT},
 	{"top_k", "{'type':['integer','null'],'minimum':-1,'maximum':9223372036854775807}", PARAMS_CHAT | PARAMS_TEXT},
 	{"seed", "{'type':['integer','null'],'format':'int64','minimum':-9223372036854775808,'maximum':9223372036854775807}",
