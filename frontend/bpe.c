@@ -1,6 +1,6 @@
 /* bpe.c - see bpe.h.
  *
- * Short words (nearly all are) are merged by scanning; long ones with a list of symbols and a heap of their pairs, so
+ * Short words (nearly all are) are merged by scanning; long ones with a list of symbols and a queue of their pairs, so
  * that one word of a million characters takes no more than O(n log n). Both give the same result. Pairs are found by a
  * hash table of 4-byte slots: the low bits hold the merge's index + 1, the high bits a part of the hash, so that a pair
  * that does not exist, the common case, is nearly always recognised without touching the merge itself. */
@@ -18,7 +18,7 @@
 #define INDEX_MASK     ((1u << INDEX_BITS) - 1)
 #define BPE_MERGES_MAX (INDEX_MASK - 1) /* the largest published vocabularies have less than 2^20 */
 
-#define SHORT_MAX 64 /* measured: the heap wins beyond about a hundred symbols */
+#define SHORT_MAX 64 /* measured: the queue wins beyond about a hundred symbols */
 
 /* A pair as it waits to be joined: its rank above the index of its merge, so that smaller is more important. */
 #define PAIR_NONE UINT64_MAX
@@ -194,7 +194,7 @@ void bpe_release(struct bpe *b)
 void bpe_scratch_release(struct bpe_scratch *s)
 {
 	free(s->nodes);
-	free(s->heap);
+	pairqueue_release(&s->queue);
 	*s = (struct bpe_scratch){0};
 }
 
@@ -225,72 +225,38 @@ size_t bpe_merge_plain(const struct bpe *b, uint32_t *ids, size_t n, uint64_t *p
 
 /* ---- long words ---- */
 
-static void heap_sift_down(uint64_t *heap, size_t len, size_t at)
-{
-	uint64_t e = heap[at];
-
-	for (size_t child; (child = at * 2 + 1) < len; at = child) {
-		if (child + 1 < len && heap[child + 1] < heap[child]) child++;
-		if (heap[child] >= e) break;
-		heap[at] = heap[child];
-	}
-	heap[at] = e;
-}
-
-static uint64_t heap_pop(struct bpe_scratch *s)
-{
-	uint64_t top = s->heap[0];
-
-	s->heap[0] = s->heap[--s->heap_len];
-	if (s->heap_len > 0) heap_sift_down(s->heap, s->heap_len, 0);
-	return top;
-}
-
-static void heap_push(struct bpe_scratch *s, uint64_t e)
-{
-	size_t at = s->heap_len++;
-
-	mem_reserve(s->heap, s->heap_cap, s->heap_len);
-	for (; at > 0 && s->heap[(at - 1) / 2] > e; at = (at - 1) / 2) s->heap[at] = s->heap[(at - 1) / 2];
-	s->heap[at] = e;
-}
-
-static uint64_t heap_entry(uint64_t pair, size_t at)
-{
-	return (uint64_t)pair_rank(pair) << 32 | at;
-}
-
 /* A symbol of a long word; places are positions of its first symbols. */
 struct node {
 	uint32_t prev, next; /* place of its neighbours; next is n at the end */
 	uint64_t pair;       /* with the next one; PAIR_NONE also where a symbol was joined to the one before */
 };
 
+static uint64_t queue_entry(uint64_t pair, size_t at)
+{
+	return (uint64_t)pair_rank(pair) << 32 | at;
+}
+
 static void node_set(const struct bpe *b, struct bpe_scratch *s, struct node *nodes, const uint32_t *ids, size_t at)
 {
 	nodes[at].pair = bpe_find(b, ids[at], ids[nodes[at].next]);
-	if (nodes[at].pair != PAIR_NONE) heap_push(s, heap_entry(nodes[at].pair, at));
+	if (nodes[at].pair != PAIR_NONE) pairqueue_push(&s->queue, queue_entry(nodes[at].pair, at));
 }
 
-size_t bpe_merge_heap(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s)
+size_t bpe_merge_queue(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s)
 {
 	struct node *nodes;
 	size_t out = 0;
+	uint64_t e;
 
 	CHECK(n > 0 && n < UINT32_MAX);
 	mem_reserve(s->nodes, s->nodes_cap, n * (sizeof(*nodes) / sizeof(*s->nodes)));
-	mem_reserve(s->heap, s->heap_cap, n);
 	nodes = (struct node *)s->nodes;
-	s->heap_len = 0;
+	pairqueue_reset(&s->queue);
 	for (size_t i = 0; i < n; i++) {
 		nodes[i] = (struct node){(uint32_t)i - 1, (uint32_t)i + 1, PAIR_NONE};
-		if (i + 1 < n) nodes[i].pair = bpe_find(b, ids[i], ids[i + 1]);
-		if (nodes[i].pair != PAIR_NONE) s->heap[s->heap_len++] = heap_entry(nodes[i].pair, i);
+		if (i + 1 < n) node_set(b, s, nodes, ids, i);
 	}
-	for (size_t i = s->heap_len / 2; i-- > 0;) heap_sift_down(s->heap, s->heap_len, i);
-
-	while (s->heap_len > 0) {
-		uint64_t e = heap_pop(s);
+	while (pairqueue_pop(&s->queue, &e)) {
 		uint32_t at = (uint32_t)e, gone;
 		struct node *node = &nodes[at];
 
@@ -315,5 +281,5 @@ size_t bpe_merge(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratc
 {
 	uint64_t pairs[SHORT_MAX];
 
-	return n <= SHORT_MAX ? bpe_merge_plain(b, ids, n, pairs) : bpe_merge_heap(b, ids, n, s);
+	return n <= SHORT_MAX ? bpe_merge_plain(b, ids, n, pairs) : bpe_merge_queue(b, ids, n, s);
 }

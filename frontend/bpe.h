@@ -7,6 +7,7 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
+#include "frontend/pairqueue.h"
 
 struct vocab;
 struct vocab_index;
@@ -27,8 +28,7 @@ struct bpe {
 struct bpe_scratch {
 	uint64_t *nodes; /* each symbol's links and merge, see bpe.c */
 	size_t nodes_cap;
-	uint64_t *heap; /* (rank, position), smallest first */
-	size_t heap_len, heap_cap;
+	struct pairqueue queue;
 };
 
 /* Reads the merges of index->lists, or for a vocabulary without any makes them from its scores. Refused: a token that
@@ -44,7 +44,7 @@ size_t bpe_merge(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratc
 /* The same by scanning for the lowest rank each time, O(n * n): for short words, and as the plain twin of the above. */
 size_t bpe_merge_plain(const struct bpe *b, uint32_t *ids, size_t n, uint64_t *pairs);
 
-/* The same with linked symbols and a heap. */
-size_t bpe_merge_heap(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s);
+/* The same with linked symbols and a queue of their pairs. */
+size_t bpe_merge_queue(const struct bpe *b, uint32_t *ids, size_t n, struct bpe_scratch *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* test_bpe.c - merging with the heap against the plain way, over random merges and words. */
+/* test_bpe.c - merging with the queue against the plain way, over random merges and words. */
 #include "common/mem.h"
 #include "frontend/bpe.h"
 #include "frontend/tokenizer.h"
@@ -80,10 +80,10 @@ static void random_release(struct random_bpe *r)
 	vocab_release(&r->vocab);
 }
 
-static void the_heap_merges_as_the_plain_way_does(void **state)
+static void the_queue_merges_as_the_plain_way_does(void **state)
 {
 	static struct random_bpe r;
-	static uint32_t plain[3000], heap[3000], both[3000];
+	static uint32_t plain[3000], queue[3000], both[3000];
 	static uint64_t pairs[3000];
 	struct bpe_scratch scratch = {0};
 	size_t n_merged = 0;
@@ -91,16 +91,16 @@ static void the_heap_merges_as_the_plain_way_does(void **state)
 	for (int vocab = 0; vocab < 40; vocab++) {
 		random_init(&r);
 		for (int word = 0; word < 200; word++) {
-			size_t n = 1 + next_random(word % 20 == 0 ? 3000 : 100), n_plain, n_heap, n_both;
+			size_t n = 1 + next_random(word % 20 == 0 ? 3000 : 100), n_plain, n_queue, n_both;
 
 			for (size_t i = 0; i < n; i++)
-				plain[i] = heap[i] = both[i] = next_random(word % 3 ? LETTERS : 2);
+				plain[i] = queue[i] = both[i] = next_random(word % 3 ? LETTERS : 2);
 			n_plain = bpe_merge_plain(&r.bpe, plain, n, pairs);
-			n_heap = bpe_merge_heap(&r.bpe, heap, n, &scratch);
+			n_queue = bpe_merge_queue(&r.bpe, queue, n, &scratch);
 			n_both = bpe_merge(&r.bpe, both, n, &scratch);
-			assert_int_equal(n_heap, n_plain);
+			assert_int_equal(n_queue, n_plain);
 			assert_int_equal(n_both, n_plain);
-			assert_memory_equal(heap, plain, n_plain * sizeof(*plain));
+			assert_memory_equal(queue, plain, n_plain * sizeof(*plain));
 			assert_memory_equal(both, plain, n_plain * sizeof(*plain));
 			n_merged += n - n_plain;
 		}
@@ -134,7 +134,7 @@ static void no_merges_leave_a_word_as_it_is(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_heap_merges_as_the_plain_way_does),
+		cmocka_unit_test(the_queue_merges_as_the_plain_way_does),
 		cmocka_unit_test(no_merges_leave_a_word_as_it_is),
 	};
 
