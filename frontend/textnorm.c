@@ -99,7 +99,7 @@ static const struct {
 } normal_blocks[] = {
 	{0x0000, 0x00bf, false}, {0x00c0, 0x02ff, true},    {0x0400, 0x0482, true},    {0x048a, 0x052f, true},
 	{0x05d0, 0x05ea, false}, {0x0620, 0x064a, true},    {0x0e01, 0x0e30, false},   {0x1e00, 0x1eff, true},
-	{0x2010, 0x2027, false}, {0x20a0, 0x20bf, false},   {0x2190, 0x219b, false},   {0x2500, 0x27bf, false},
+	{0x2010, 0x2027, false}, {0x20a0, 0x20bf, false},   {0x2190, 0x219b, true} ,   {0x2500, 0x27bf, false},
 	{0x3001, 0x3029, false}, {0x3041, 0x3096, true},    {0x309d, 0x30fe, true},    {0x3400, 0x4dbf, false},
 	{0x4e00, 0x9fff, false}, {0xac00, 0xd7a3, true},    {0xff01, 0xff5e, false},   {0xfffd, 0xfffd, false},
 	{0x1f300, 0x1faff, false},
@@ -133,19 +133,51 @@ static size_t normal_len(const char *s, size_t len, enum textnorm_kind kind)
 	return i;
 }
 
-static bool step_form(enum textnorm_kind kind, const char *s, size_t len, struct strbuf *out)
+/* Length of the stretch that is not: up to the next character that is surely in the form and so joins with none before it. */
+static size_t unsure_len(const char *s, size_t len, enum textnorm_kind kind)
+{
+	size_t i = 0;
+	uint32_t cp;
+
+	while (i < len) {
+		size_t step = (size_t)utf8_decode(s + i, &cp);
+
+		if (is_normal(cp, kind)) break;
+		i += step;
+	}
+	return i;
+}
+
+static void map_stretch(enum textnorm_kind kind, const char *s, size_t len, struct strbuf *out)
 {
 	int options = UTF8PROC_STABLE;
 	utf8proc_uint8_t *form = NULL;
 	utf8proc_ssize_t n;
 
-	if (normal_len(s, len, kind) == len) return false;
 	options |= kind == TEXTNORM_NFC || kind == TEXTNORM_NFKC ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
 	if (kind == TEXTNORM_NFKC || kind == TEXTNORM_NFKD) options |= UTF8PROC_COMPAT;
 	n = utf8proc_map((const utf8proc_uint8_t *)s, (utf8proc_ssize_t)len, &form, (utf8proc_option_t)options);
-	if (n < 0) return false; /* no memory, or a text of gigabytes: it stays as it is */
-	strbuf_append(out, form, (size_t)n);
+	if (n < 0) strbuf_append(out, s, len); /* no memory: it stays as it is */
+	else strbuf_append(out, form, (size_t)n);
 	free(form);
+}
+
+/* The character before a stretch that is not surely in the form goes with it: marks join with it. */
+static bool step_form(enum textnorm_kind kind, const char *s, size_t len, struct strbuf *out)
+{
+	size_t done = 0, at;
+
+	while ((at = done + normal_len(s + done, len - done, kind)) < len) {
+		size_t end = at + unsure_len(s + at, len - at, kind), from = at;
+
+		if (from > done) from--;
+		while (from > done && ((unsigned char)s[from] & 0xc0) == 0x80) from--;
+		strbuf_append(out, s + done, from - done);
+		map_stretch(kind, s + from, end - from, out);
+		done = end;
+	}
+	if (done == 0) return false;
+	strbuf_append(out, s + done, len - done);
 	return true;
 }
 
