@@ -33,9 +33,9 @@ void dfabuild_edge(struct dfabuild *b, uint32_t from, uint32_t lo, uint32_t hi, 
 const struct dfa *dfabuild_finish(struct dfabuild *b);
 
 /* Texts that x matches as a whole, or, with `search`, that have a match in them. `wide` as in regexc.h. */
-const struct dfa *dfa_regex(struct gramctx *g, const struct regexc *x, bool search, bool wide);
+const struct dfa *dfaregex(struct gramctx *g, const struct regexc *x, bool search, bool wide);
 /* The same from the expression's text. NULL: g has failed. */
-const struct dfa *dfa_pattern(struct gramctx *g, const char *text, size_t len, bool search, bool wide);
+const struct dfa *dfaregex_pattern(struct gramctx *g, const char *text, size_t len, bool search, bool wide);
 
 struct dfa_word {
 	const char *text; /* UTF-8 */

@@ -244,7 +244,7 @@ static void dfaregex_edges(struct dfaregex *d, const struct dfaregex_set *set)
 	map_release(&known);
 }
 
-const struct dfa *dfa_regex(struct gramctx *g, const struct regexc *x, bool search, bool wide)
+const struct dfa *dfaregex(struct gramctx *g, const struct regexc *x, bool search, bool wide)
 {
 	struct dfaregex d = {.g = g, .wide = wide, .out = dfabuild_new(g)};
 	uint32_t start, i, loop, skip;
@@ -274,9 +274,9 @@ const struct dfa *dfa_regex(struct gramctx *g, const struct regexc *x, bool sear
 	return dfabuild_finish(d.out);
 }
 
-const struct dfa *dfa_pattern(struct gramctx *g, const char *text, size_t len, bool search, bool wide)
+const struct dfa *dfaregex_pattern(struct gramctx *g, const char *text, size_t len, bool search, bool wide)
 {
 	const struct regexc *x = regexc_parse(g, text, len, wide);
 
-	return x ? dfa_regex(g, x, search, wide) : NULL;
+	return x ? dfaregex(g, x, search, wide) : NULL;
 }

@@ -393,7 +393,7 @@ void ebnfc_compile(struct gramctx *g, const char *text, size_t len, uint32_t bod
 	for (i = 0; i < p.n_rules; i++)
 		if (p.rules[i]->name_len == 4 && memcmp(p.rules[i]->name, "root", 4) == 0) root = p.rules[i];
 	if (!root) gramctx_fail(g, ST_INVALID, "there is no rule \"root\", with which a grammar begins");
-	ebnfc_check(&p);
-	ebnfc_emit(&p, root, body);
+	ebnfrules_check(&p);
+	ebnfrules_emit(&p, root, body);
 	map_release(&p.by_name);
 }

@@ -26,7 +26,7 @@ struct ebnfc {
 uint32_t ebnfc_line(const struct ebnfc *p, size_t pos);
 
 /* Works out which rules may be empty; fails when one begins with itself or never ends. */
-void ebnfc_check(struct ebnfc *p);
-void ebnfc_emit(struct ebnfc *p, struct ebnfc_rule *root, uint32_t body);
+void ebnfrules_check(struct ebnfc *p);
+void ebnfrules_emit(struct ebnfc *p, struct ebnfc_rule *root, uint32_t body);
 
 #endif

@@ -83,7 +83,7 @@ static void ebnfrules_left(struct ebnfc *p, const struct regexc *x, int depth)
 	}
 }
 
-void ebnfc_check(struct ebnfc *p)
+void ebnfrules_check(struct ebnfc *p)
 {
 	bool changed = true;
 	size_t i;
@@ -113,7 +113,7 @@ void ebnfc_check(struct ebnfc *p)
 	}
 }
 
-void ebnfc_emit(struct ebnfc *p, struct ebnfc_rule *root, uint32_t body)
+void ebnfrules_emit(struct ebnfc *p, struct ebnfc_rule *root, uint32_t body)
 {
 	struct gramctx *g = p->g;
 	bool more = true;

@@ -176,19 +176,19 @@ const struct dfa *schemasum_string_dfa(struct schemac *c, const struct schemastr
 const struct schemasum *schemaread(struct schemac *c, const json_t *schema, bool negated);
 /* The schema that {"$ref": ...} alone leads to. */
 const json_t *schemaread_target(struct schemac *c, const json_t *schema);
-const struct schemasum *schemaread_numbers(struct schemac *c, const json_t *schema, bool negated);
-const struct schemasum *schemaread_types(struct schemac *c, const json_t *schema, bool negated);
-const struct schemasum *schemaread_constants(struct schemac *c, const json_t *schema, bool negated);
-const struct schemasum *schemaread_strings(struct schemac *c, const json_t *schema, bool negated);
-const struct schemasum *schemaread_arrays(struct schemac *c, const json_t *schema, bool negated);
-const struct schemasum *schemaread_objects(struct schemac *c, const json_t *schema, bool negated);
-const struct schemasum *schemaread_dependencies(struct schemac *c, const json_t *schema, bool negated);
+const struct schemasum *schemavalue_read_numbers(struct schemac *c, const json_t *schema, bool negated);
+const struct schemasum *schemavalue_read_types(struct schemac *c, const json_t *schema, bool negated);
+const struct schemasum *schemavalue_read_constants(struct schemac *c, const json_t *schema, bool negated);
+const struct schemasum *schemavalue_read_strings(struct schemac *c, const json_t *schema, bool negated);
+const struct schemasum *schemamember_read_arrays(struct schemac *c, const json_t *schema, bool negated);
+const struct schemasum *schemamember_read_objects(struct schemac *c, const json_t *schema, bool negated);
+const struct schemasum *schemamember_read_dependencies(struct schemac *c, const json_t *schema, bool negated);
 /* "unevaluatedItems" and "unevaluatedProperties": what the sum's layers say nothing about. Not negated. */
-const struct schemasum *schemaread_unevaluated(struct schemac *c, const json_t *schema, const struct schemasum *sum);
+const struct schemasum *schemamember_unevaluated(struct schemac *c, const json_t *schema, const struct schemasum *sum);
 /* The automaton of a keyword's expression, a search. Never NULL. */
-const struct dfa *schemaread_pattern(struct schemac *c, const json_t *at, const char *keyword, const char *text, size_t len, bool wide);
+const struct dfa *schemavalue_pattern(struct schemac *c, const json_t *at, const char *keyword, const char *text, size_t len, bool wide);
 /* A keyword's count, when it is there. Fails when it is no count. */
-bool schemaread_count(struct schemac *c, const json_t *schema, const char *keyword, uint32_t *out);
+bool schemavalue_count(struct schemac *c, const json_t *schema, const char *keyword, uint32_t *out);
 
 /* ---- schemaformat.c ---- */
 

@@ -70,7 +70,7 @@ const struct dfa *schemaformat(struct schemac *c, const char *name)
 	/* Draft 3 has no zones. */
 	if (strcmp(name, "time") == 0 && c->doc.draft == SCHEMADOC_3) pattern = CLOCK;
 	if (!pattern) return NULL;
-	known = dfa_pattern(c->g, pattern, strlen(pattern), false, false);
+	known = dfaregex_pattern(c->g, pattern, strlen(pattern), false, false);
 	if (known) map_put(&c->formats, h, (void *)known);
 	return known;
 }

@@ -59,8 +59,8 @@ static bool schemamember_contains(struct schemac *c, const json_t *schema, struc
 	if (!contains || c->doc.draft < SCHEMADOC_6) return false;
 	*out = (struct schemacontains){schemasum_node_of(c, contains, false), 1, GRAM_NO_END};
 	if (schemadoc_is_2019(&c->doc)) {
-		schemaread_count(c, schema, "minContains", &out->min);
-		schemaread_count(c, schema, "maxContains", &out->max);
+		schemavalue_count(c, schema, "minContains", &out->min);
+		schemavalue_count(c, schema, "maxContains", &out->max);
 	}
 	return out->min > 0 || out->max != GRAM_NO_END;
 }
@@ -125,15 +125,15 @@ static const struct schemasum *schemamember_not_array(struct schemac *c, const j
 	const struct schemasum *s = schemasum_or(c, schemamember_not_items(c, schema), schemamember_not_contains(c, schema));
 	uint32_t n;
 
-	if (schemaread_count(c, schema, "minItems", &n) && n) s = schemasum_or(c, s, schemamember_one_array(c, (struct schemaarray){.max = n - 1}));
-	if (schemaread_count(c, schema, "maxItems", &n))
+	if (schemavalue_count(c, schema, "minItems", &n) && n) s = schemasum_or(c, s, schemamember_one_array(c, (struct schemaarray){.max = n - 1}));
+	if (schemavalue_count(c, schema, "maxItems", &n))
 		s = schemasum_or(c, s, schemamember_one_array(c, (struct schemaarray){.min = n + 1, .max = GRAM_NO_END}));
 	if (json_is_true(json_object_get(schema, "uniqueItems")))
 		s = schemasum_or(c, s, schemasum_lost(c, schema, "`uniqueItems` is not supported within `not`", SCHEMATYPE_ARRAY));
 	return s;
 }
 
-const struct schemasum *schemaread_arrays(struct schemac *c, const json_t *schema, bool negated)
+const struct schemasum *schemamember_read_arrays(struct schemac *c, const json_t *schema, bool negated)
 {
 	struct schemaarray a = {.max = GRAM_NO_END, .at = schema};
 	struct schemacontains contains;
@@ -148,8 +148,8 @@ const struct schemasum *schemaread_arrays(struct schemac *c, const json_t *schem
 		a.layers = gramctx_dup(c->g, &layer, 1, sizeof(layer));
 		a.n_layers = 1;
 	}
-	schemaread_count(c, schema, "minItems", &a.min);
-	schemaread_count(c, schema, "maxItems", &a.max);
+	schemavalue_count(c, schema, "minItems", &a.min);
+	schemavalue_count(c, schema, "maxItems", &a.max);
 	if (json_is_true(json_object_get(schema, "uniqueItems"))) a.unique_at = schema;
 	s = a.n_layers || a.min || a.max != GRAM_NO_END || a.unique_at ? schemasum_array(c, &a) : c->sum_any;
 	if (!schemamember_contains(c, schema, &contains)) return s;
@@ -210,8 +210,8 @@ static struct schemamembers *schemamember_members(struct schemac *c, const json_
 		struct schemapattern *p = &m->patterns[m->n_patterns++];
 
 		p->source = (struct schemakey){key, len};
-		p->narrow = schemaread_pattern(c, schema, "patternProperties", key, len, false);
-		p->wide = schemaread_pattern(c, schema, "patternProperties", key, len, true);
+		p->narrow = schemavalue_pattern(c, schema, "patternProperties", key, len, false);
+		p->wide = schemavalue_pattern(c, schema, "patternProperties", key, len, true);
 		p->node = schemasum_node_of(c, value, false);
 	}
 	m->rest = rest ? schemasum_node_of(c, rest, false) : c->any;
@@ -304,14 +304,14 @@ static const struct schemasum *schemamember_not_object(struct schemac *c, const 
 
 	required = schemamember_required(c, schema, &n);
 	for (i = 0; i < n; i++) s = schemasum_or(c, s, schemamember_with_key(c, required[i], c->never));
-	if (schemaread_count(c, schema, "minProperties", &n) && n)
+	if (schemavalue_count(c, schema, "minProperties", &n) && n)
 		s = schemasum_or(c, s, schemamember_one_object(c, (struct schemaobject){.max = n - 1}));
-	if (schemaread_count(c, schema, "maxProperties", &n))
+	if (schemavalue_count(c, schema, "maxProperties", &n))
 		s = schemasum_or(c, s, schemamember_one_object(c, (struct schemaobject){.min = n + 1, .max = GRAM_NO_END}));
 	return s;
 }
 
-const struct schemasum *schemaread_objects(struct schemac *c, const json_t *schema, bool negated)
+const struct schemasum *schemamember_read_objects(struct schemac *c, const json_t *schema, bool negated)
 {
 	struct schemaobject o = {.max = GRAM_NO_END, .at = schema};
 	const json_t *names = json_object_get(schema, "propertyNames");
@@ -326,8 +326,8 @@ const struct schemasum *schemaread_objects(struct schemac *c, const json_t *sche
 	}
 	o.required = schemamember_required(c, schema, &o.n_required);
 	if (names && c->doc.draft >= SCHEMADOC_6) o.names = schemamember_names(c, names);
-	schemaread_count(c, schema, "minProperties", &o.min);
-	schemaread_count(c, schema, "maxProperties", &o.max);
+	schemavalue_count(c, schema, "minProperties", &o.min);
+	schemavalue_count(c, schema, "maxProperties", &o.max);
 	if (!o.n_layers && !o.n_required && !o.names && !o.min && o.max == GRAM_NO_END) return c->sum_any;
 	s = schemasum_object(c, &o);
 	return o.names || m->n_patterns ? schemasum_inexact(c, s, SCHEMATYPE_OBJECT) : s;
@@ -361,7 +361,7 @@ static const struct schemasum *schemamember_dependency(struct schemac *c, const 
 	return schemasum_or(c, schemasum_types(c, others), s);
 }
 
-const struct schemasum *schemaread_dependencies(struct schemac *c, const json_t *schema, bool negated)
+const struct schemasum *schemamember_read_dependencies(struct schemac *c, const json_t *schema, bool negated)
 {
 	static const char *const keywords[] = {"dependencies", "dependentRequired", "dependentSchemas"};
 	const struct schemasum *s = negated ? c->sum_none : c->sum_any, *one;
@@ -443,7 +443,7 @@ static const struct schemaobject *schemamember_unevaluated_members(struct schema
 
 /* A value may be valid for more branches than the one that its shape comes from; then more of it would be evaluated. So the sum is a
  * part of what is valid. */
-const struct schemasum *schemaread_unevaluated(struct schemac *c, const json_t *schema, const struct schemasum *sum)
+const struct schemasum *schemamember_unevaluated(struct schemac *c, const json_t *schema, const struct schemasum *sum)
 {
 	const json_t *items = json_object_get(schema, "unevaluatedItems"), *members = json_object_get(schema, "unevaluatedProperties");
 	struct schemasum *s = gramctx_dup(c->g, sum, 1, sizeof(*sum));

@@ -104,7 +104,7 @@ static const struct dfa *schemanum_signed(struct gramctx *g, const struct dfa *p
 
 static const struct dfa *schemanum_pattern(struct gramctx *g, const char *text)
 {
-	const struct dfa *a = dfa_pattern(g, text, strlen(text), false, false);
+	const struct dfa *a = dfaregex_pattern(g, text, strlen(text), false, false);
 
 	return a ? a : dfa_none(g);
 }
@@ -288,7 +288,7 @@ const struct dfa *schemanum_one_of(struct gramctx *g, const struct schemanum *nu
 			if (text.data[i] == '\001') strbuf_puts(&pattern, "\\.");
 			else strbuf_putc(&pattern, text.data[i]);
 		}
-		a = dfa_pattern(g, pattern.data, pattern.len, false, false);
+		a = dfaregex_pattern(g, pattern.data, pattern.len, false, false);
 		strbuf_release(&pattern);
 	}
 	strbuf_release(&text);

@@ -98,12 +98,11 @@ static uint32_t schemaputarr_by(struct schemaputarr *p, const struct schemaputar
 			count = schemaputarr_next_count(kind, count, grid->n_counts[k]);
 			if (count == grid->n_counts[k]) return grid->n_cells;
 		} else if (kind->max != GRAM_NO_END) {
-			uint32_t i;
+			const struct schemademand *d = kind->node->demands;
 
 			/* One that is not counted must not be of the kind. */
 			if (kind->node->n_demands != 1) return grid->n_cells;
-			for (i = 0; i < 1; i++)
-				*node = schemasum_both(p->c, *node, schemasum_node_of(p->c, kind->node->demands[0].schema, !kind->node->demands[0].negated));
+			*node = schemasum_both(p->c, *node, schemasum_node_of(p->c, d->schema, !d->negated));
 		}
 		to += count * size;
 		size *= grid->n_counts[k];

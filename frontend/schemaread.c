@@ -22,7 +22,7 @@ static const json_t *schemaread_follow(struct schemac *c, const json_t *schema, 
 {
 	const json_t *ref = json_object_get(schema, keyword);
 
-	if (!ref || (keyword[1] != 'r' && !schemadoc_is_2019(&c->doc))) return NULL;
+	if (!ref || (strcmp(keyword, "$ref") != 0 && !schemadoc_is_2019(&c->doc))) return NULL;
 	if (!json_is_string(ref)) {
 		schemadoc_fail(&c->doc, ST_INVALID, schema, "`%s` is not a string", keyword);
 		return NULL;
@@ -225,9 +225,9 @@ static const struct schemasum *schemaread_if(struct schemac *c, const json_t *sc
 /* ---- a whole schema ---- */
 
 static const schemaread_part schemaread_parts[] = {
-	schemaread_types, schemaread_constants, schemaread_numbers, schemaread_strings, schemaread_arrays, schemaread_objects,
+	schemavalue_read_types, schemavalue_read_constants, schemavalue_read_numbers, schemavalue_read_strings, schemamember_read_arrays, schemamember_read_objects,
 	schemaread_refs,  schemaread_all_of,    schemaread_any_of,  schemaread_one_of,  schemaread_not,    schemaread_if,
-	schemaread_dependencies,
+	schemamember_read_dependencies,
 };
 
 static bool schemaread_is_nullable(const struct schemac *c, const json_t *schema)
@@ -247,7 +247,7 @@ static const struct schemasum *schemaread_keywords(struct schemac *c, const json
 		s = negated ? schemasum_or(c, s, one) : schemasum_and(c, s, one);
 	}
 	if (json_object_get(schema, "unevaluatedItems") || json_object_get(schema, "unevaluatedProperties")) {
-		if (!negated) s = schemaread_unevaluated(c, schema, s);
+		if (!negated) s = schemamember_unevaluated(c, schema, s);
 		else if (schemadoc_is_2019(&c->doc))
 			s = schemasum_or(c, s, schemasum_lost(c, schema, "`unevaluatedItems` and `unevaluatedProperties` are not supported within `not`",
 							      SCHEMATYPE_ARRAY | SCHEMATYPE_OBJECT));

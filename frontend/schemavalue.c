@@ -79,7 +79,7 @@ static const struct schemasum *schemavalue_types(struct schemac *c, const json_t
 	return s;
 }
 
-const struct schemasum *schemaread_types(struct schemac *c, const json_t *schema, bool negated)
+const struct schemasum *schemavalue_read_types(struct schemac *c, const json_t *schema, bool negated)
 {
 	const json_t *type = json_object_get(schema, "type"), *disallow = json_object_get(schema, "disallow");
 	const struct schemasum *s = negated ? c->sum_none : c->sum_any, *one;
@@ -267,7 +267,7 @@ static const struct schemasum *schemavalue_among(struct schemac *c, const json_t
 	return schemasum_or(c, schemavalue_scalars(c, &scalars, negated), s);
 }
 
-const struct schemasum *schemaread_constants(struct schemac *c, const json_t *schema, bool negated)
+const struct schemasum *schemavalue_read_constants(struct schemac *c, const json_t *schema, bool negated)
 {
 	const json_t *list = json_object_get(schema, "enum"), *value = json_object_get(schema, "const"), **values;
 	const struct schemasum *s = negated ? c->sum_none : c->sum_any, *one;
@@ -334,7 +334,7 @@ static const struct schemasum *schemavalue_multiples(struct schemac *c, const js
 	return c->sum_none;
 }
 
-const struct schemasum *schemaread_numbers(struct schemac *c, const json_t *schema, bool negated)
+const struct schemasum *schemavalue_read_numbers(struct schemac *c, const json_t *schema, bool negated)
 {
 	const struct dfa *low = schemavalue_bound(c, schema, "minimum", "exclusiveMinimum", true);
 	const struct dfa *high = schemavalue_bound(c, schema, "maximum", "exclusiveMaximum", false);
@@ -348,7 +348,7 @@ const struct schemasum *schemaread_numbers(struct schemac *c, const json_t *sche
 
 /* ---- strings ---- */
 
-bool schemaread_count(struct schemac *c, const json_t *schema, const char *keyword, uint32_t *out)
+bool schemavalue_count(struct schemac *c, const json_t *schema, const char *keyword, uint32_t *out)
 {
 	const json_t *value = json_object_get(schema, keyword);
 	double v = json_number_value(value);
@@ -362,12 +362,12 @@ bool schemaread_count(struct schemac *c, const json_t *schema, const char *keywo
 	return true;
 }
 
-const struct dfa *schemaread_pattern(struct schemac *c, const json_t *at, const char *keyword, const char *text, size_t len, bool wide)
+const struct dfa *schemavalue_pattern(struct schemac *c, const json_t *at, const char *keyword, const char *text, size_t len, bool wide)
 {
 	const struct dfa *a;
 
 	if (!gramctx_is_ok(c->g)) return dfa_none(c->g);
-	a = dfa_pattern(c->g, text, len, true, wide);
+	a = dfaregex_pattern(c->g, text, len, true, wide);
 	if (!gramctx_is_ok(c->g)) err_prefix(c->g->err, c->g->rc, "at %s: `%s`", schemadoc_path(&c->doc, at), keyword);
 	return a ? a : dfa_none(c->g);
 }
@@ -379,18 +379,19 @@ static const struct schemasum *schemavalue_not_string(struct schemac *c, const j
 	const json_t *pattern = json_object_get(schema, "pattern");
 	uint32_t n;
 
-	if (schemaread_count(c, schema, "minLength", &n) && n)
+	if (schemavalue_count(c, schema, "minLength", &n) && n)
 		s = schemasum_only(c, schemasum_string(c, (struct schemastring){.max = n - 1}), SCHEMATYPE_STRING);
-	if (schemaread_count(c, schema, "maxLength", &n))
+	if (schemavalue_count(c, schema, "maxLength", &n))
 		s = schemasum_or(c, s, schemasum_only(c, schemasum_string(c, (struct schemastring){.min = n + 1, .max = GRAM_NO_END}),
 						      SCHEMATYPE_STRING));
 	if (json_is_string(pattern)) {
-		const struct dfa *a = schemaread_pattern(c, schema, "pattern", json_string_value(pattern), json_string_length(pattern), true);
+		const struct dfa *a = schemavalue_pattern(c, schema, "pattern", json_string_value(pattern), json_string_length(pattern), true);
 		struct schemastring other = {dfa_not(c->g, a), 0, GRAM_NO_END};
 
 		s = schemasum_or(c, s, schemasum_inexact(c, schemasum_only(c, schemasum_string(c, other), SCHEMATYPE_STRING), SCHEMATYPE_STRING));
 	}
-	return json_object_get(schema, "format") || json_object_get(schema, "contentEncoding") ? schemasum_inexact(c, s, SCHEMATYPE_STRING) : s;
+	if (!json_object_get(schema, "format") && !json_object_get(schema, "contentEncoding")) return s;
+	return schemasum_or(c, s, schemasum_lost(c, schema, "`format` within `not` is not supported: not everyone checks it", SCHEMATYPE_STRING));
 }
 
 static bool schemavalue_says(const json_t *schema, const char *keyword, const char *text)
@@ -400,7 +401,7 @@ static bool schemavalue_says(const json_t *schema, const char *keyword, const ch
 	return value && strcmp(value, text) == 0;
 }
 
-const struct schemasum *schemaread_strings(struct schemac *c, const json_t *schema, bool negated)
+const struct schemasum *schemavalue_read_strings(struct schemac *c, const json_t *schema, bool negated)
 {
 	const json_t *pattern = json_object_get(schema, "pattern"), *format = json_object_get(schema, "format");
 	struct schemastring s = {NULL, 0, GRAM_NO_END};
@@ -409,10 +410,10 @@ const struct schemasum *schemaread_strings(struct schemac *c, const json_t *sche
 
 	if (pattern && !json_is_string(pattern)) schemadoc_fail(&c->doc, ST_INVALID, schema, "`pattern` is not a string");
 	if (negated) return schemavalue_not_string(c, schema);
-	schemaread_count(c, schema, "minLength", &s.min);
-	schemaread_count(c, schema, "maxLength", &s.max);
+	schemavalue_count(c, schema, "minLength", &s.min);
+	schemavalue_count(c, schema, "maxLength", &s.max);
 	if (json_is_string(pattern))
-		s.dfa = schemaread_pattern(c, schema, "pattern", json_string_value(pattern), json_string_length(pattern), false);
+		s.dfa = schemavalue_pattern(c, schema, "pattern", json_string_value(pattern), json_string_length(pattern), false);
 	if (schemavalue_says(schema, "contentEncoding", "base64")) of_encoding = schemaformat(c, "\001base64");
 	if (of_encoding) s.dfa = s.dfa ? dfa_and(c->g, s.dfa, of_encoding) : of_encoding;
 	if (of_format) s.dfa = s.dfa ? dfa_and(c->g, s.dfa, of_format) : of_format;

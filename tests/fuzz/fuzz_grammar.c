@@ -46,7 +46,7 @@ static void check_automaton(const char *text, size_t len, const struct strbuf *m
 	const struct dfa *a;
 
 	gramctx_init(&g, &options, &err);
-	a = dfa_pattern(&g, text, len, false, false);
+	a = dfaregex_pattern(&g, text, len, false, false);
 	if (gramctx_is_ok(&g)) CHECK(dfa_accepts(a, made->data ? made->data : "", made->len));
 	gramctx_release(&g);
 }

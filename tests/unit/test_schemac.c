@@ -316,6 +316,7 @@ static const struct refusal {
 	{"{'$defs':{'a':{'$anchor':'x'},'b':{'$anchor':'x'}}}", ST_INVALID, "a second schema of the name"},
 	{"{'type':'object','not':{'patternProperties':{'a':{'type':'null'}}}}", ST_UNSUPPORTED, "`patternProperties`"},
 	{"{'type':'array','not':{'uniqueItems':true}}", ST_UNSUPPORTED, "`uniqueItems`"},
+	{"{'type':'string','not':{'format':'date'}}", ST_UNSUPPORTED, "`format`"},
 	{"false", ST_INVALID, "no value is valid"},
 	{"{'not':{}}", ST_INVALID, "no value is valid"},
 	{"{'type':'string','enum':[1]}", ST_INVALID, "no value is valid"},
