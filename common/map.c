@@ -44,7 +44,7 @@ static void map_grow(struct map *m)
 
 	m->cap = old.cap ? old.cap * 2 : 16;
 	m->entries = mem_array(struct map_entry, m->cap);
-	MAP_EACH(&old, e) m->entries[map_slot(m, e->key)] = *e;
+	if (old.cap) MAP_EACH(&old, e) m->entries[map_slot(m, e->key)] = *e;
 	free(old.entries);
 }
 

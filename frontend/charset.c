@@ -126,11 +126,24 @@ static struct charset charset_scan(struct gramctx *g, uint32_t categories)
 	return known->set;
 }
 
+/* The long names that people use. */
+static const struct {
+	const char *name, *category;
+} category_aliases[] = {
+	{"Letter", "L"},          {"Uppercase_Letter", "Lu"}, {"Lowercase_Letter", "Ll"}, {"Mark", "M"},        {"Number", "N"},
+	{"Decimal_Number", "Nd"}, {"digit", "Nd"},            {"Punctuation", "P"},       {"punct", "P"},       {"Symbol", "S"},
+	{"Math_Symbol", "Sm"},    {"Currency_Symbol", "Sc"},  {"Separator", "Z"},         {"Space_Separator", "Zs"},
+};
+
 bool charset_category(struct gramctx *g, const char *name, size_t len, struct charset *out)
 {
 	uint32_t set = 0;
+	size_t i;
 	int c;
 
+	for (i = 0; i < ARRAY_LEN(category_aliases); i++)
+		if (strlen(category_aliases[i].name) == len && memcmp(category_aliases[i].name, name, len) == 0)
+			return charset_category(g, category_aliases[i].category, strlen(category_aliases[i].category), out);
 	if (len == 0 || len > 2) return false;
 	for (c = UTF8PROC_CATEGORY_LU; c <= UTF8PROC_CATEGORY_CO; c++) {
 		if (c == UTF8PROC_CATEGORY_CS) continue;

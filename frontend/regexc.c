@@ -29,7 +29,7 @@ static struct regexc *regexc_new(struct regexc_parser *p, enum regexc_kind kind,
 
 static void regexc_fail(struct regexc_parser *p, int rc, size_t pos, const char *what)
 {
-	gramctx_fail(p->g, rc, "at character %zu of the expression: %s", pos, what);
+	gramctx_fail(p->g, rc, "at byte %zu of the expression: %s", pos, what);
 }
 
 static void regexc_add(struct regexc_parser *p, struct regexc *x, const struct regexc *part)
@@ -150,7 +150,7 @@ static struct charset regexc_property(struct regexc_parser *p, size_t at, bool n
 		p->pos++;
 	}
 	if (gramctx_is_ok(p->g) && !charset_category(p->g, name, n, &set))
-		gramctx_fail(p->g, ST_UNSUPPORTED, "at character %zu of the expression: \\p{%s} is not supported (general categories are, as L or Nd)",
+		gramctx_fail(p->g, ST_UNSUPPORTED, "at byte %zu of the expression: \\p{%s} is not supported (general categories are, as L or Nd)",
 			     at, quote_short(name, n).text);
 	return negated ? charset_not(p->g, set) : set;
 }
@@ -298,7 +298,7 @@ static const struct regexc *regexc_group(struct regexc_parser *p)
 	const struct regexc *x;
 
 	if (++p->depth > GRAMCTX_DEPTH_MAX) {
-		gramctx_fail(p->g, ST_LIMIT, "at character %zu of the expression: groups are nested deeper than %d", at, GRAMCTX_DEPTH_MAX);
+		gramctx_fail(p->g, ST_LIMIT, "at byte %zu of the expression: groups are nested deeper than %d", at, GRAMCTX_DEPTH_MAX);
 		return NULL;
 	}
 	if (regexc_skip(p, "?") && !regexc_group_kind(p, at)) return NULL;
@@ -343,7 +343,7 @@ static bool regexc_quantifier(struct regexc_parser *p, uint32_t *min, uint32_t *
 		else if (!regexc_number(p, max)) *max = GRAM_NO_END;
 		if (regexc_skip(p, "}")) {
 			if (*min > REGEXC_COUNT_MAX || (*max > REGEXC_COUNT_MAX && *max != GRAM_NO_END))
-				gramctx_fail(p->g, ST_LIMIT, "at character %zu of the expression: more than %u repetitions", at, REGEXC_COUNT_MAX);
+				gramctx_fail(p->g, ST_LIMIT, "at byte %zu of the expression: more than %u repetitions", at, REGEXC_COUNT_MAX);
 			else if (*min > *max)
 				regexc_fail(p, ST_INVALID, at, "the quantifier's smallest count is above its largest");
 			return true;

@@ -132,7 +132,7 @@ static uint32_t regexemit_any(struct regexemit *e, const struct regexc *x, uint3
 		gramb_call(b, from, regexemit_rule_number(e->g, x), 1, 1, to);
 		return to;
 	default:
-		gramctx_fail(e->g, ST_UNSUPPORTED, "at character %zu of the expression: %s", x->pos,
+		gramctx_fail(e->g, ST_UNSUPPORTED, "at byte %zu of the expression: %s", x->pos,
 			     x->kind == REGEXC_BEGIN ? "\"^\" is supported at the beginning only" : "\"$\" is supported at the end only");
 		return from;
 	}

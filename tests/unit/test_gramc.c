@@ -49,6 +49,7 @@ static const struct row {
 	{GRAMTRY_REGEX, "(?P<year>\\d{4})-(?<m>\\d\\d)", {"2024-07"}, {"24-07"}},
 	{GRAMTRY_REGEX, "\\p{Lu}\\p{Ll}+", {"\xc3\x89t\xc3\xa9"}, {"\xc3\xa9t\xc3\xa9"}},
 	{GRAMTRY_REGEX, "\\pN\\P{L}", {"1 ", "\xe2\x85\xa3!"}, {"aa", "1a"}},
+	{GRAMTRY_REGEX, "\\p{Letter}\\p{gc=Nd}\\P{Uppercase_Letter}", {"a1b", "\xc3\xa9" "1\xc3\xa9"}, {"11b", "a1B"}},
 	{GRAMTRY_REGEX, "a{b}{", {"a{b}{"}, {"a"}},
 	{GRAMTRY_REGEX, "\xd0\x90[\xd0\x90-\xd0\xaf]", {"\xd0\x90\xd0\x91"}, {"\xd0\x90\xd0\xb0"}},
 	{GRAMTRY_REGEX, "(\\d{1,3}\\.){3}\\d{1,3}", {"127.0.0.1"}, {"127.0.0", "1270.0.0.1"}},
@@ -110,9 +111,9 @@ static const struct refusal {
 	int rc;
 	const char *says;
 } refusals[] = {
-	{GRAMTRY_REGEX, "a(?=b)", ST_UNSUPPORTED, "at character 1 of the expression: lookahead"},
+	{GRAMTRY_REGEX, "a(?=b)", ST_UNSUPPORTED, "at byte 1 of the expression: lookahead"},
 	{GRAMTRY_REGEX, "(?<!b)a", ST_UNSUPPORTED, "lookbehind"},
-	{GRAMTRY_REGEX, "(a)\\1", ST_UNSUPPORTED, "at character 3 of the expression: backreferences"},
+	{GRAMTRY_REGEX, "(a)\\1", ST_UNSUPPORTED, "at byte 3 of the expression: backreferences"},
 	{GRAMTRY_REGEX, "(?P<n>a)(?P=n)", ST_UNSUPPORTED, "backreferences"},
 	{GRAMTRY_REGEX, "\\k<n>", ST_UNSUPPORTED, "backreferences"},
 	{GRAMTRY_REGEX, "a\\b", ST_UNSUPPORTED, "\\b"},
@@ -121,11 +122,11 @@ static const struct refusal {
 	{GRAMTRY_REGEX, "a++", ST_UNSUPPORTED, "possessive"},
 	{GRAMTRY_REGEX, "\\p{Greek}", ST_UNSUPPORTED, "\\p{Greek}"},
 	{GRAMTRY_REGEX, "[[:alpha:]]", ST_UNSUPPORTED, "POSIX"},
-	{GRAMTRY_REGEX, "a^b", ST_UNSUPPORTED, "at character 1 of the expression: \"^\""},
+	{GRAMTRY_REGEX, "a^b", ST_UNSUPPORTED, "at byte 1 of the expression: \"^\""},
 	{GRAMTRY_REGEX, "(a$)b", ST_UNSUPPORTED, "\"$\""},
 	{GRAMTRY_REGEX, "\\ud800", ST_UNSUPPORTED, "surrogate"},
 	{GRAMTRY_REGEX, "(a", ST_INVALID, "\"(\" is not closed"},
-	{GRAMTRY_REGEX, "a)", ST_INVALID, "at character 1 of the expression: \")\""},
+	{GRAMTRY_REGEX, "a)", ST_INVALID, "at byte 1 of the expression: \")\""},
 	{GRAMTRY_REGEX, "[a", ST_INVALID, "\"[\" is not closed"},
 	{GRAMTRY_REGEX, "[b-a]", ST_INVALID, "backwards"},
 	{GRAMTRY_REGEX, "*a", ST_INVALID, "nothing before it"},

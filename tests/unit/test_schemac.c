@@ -294,7 +294,7 @@ static const struct refusal {
 	{"{'multipleOf':0}", ST_INVALID, "`multipleOf` is not above 0"},
 	{"{'multipleOf':0.01}", ST_UNSUPPORTED, "`multipleOf`"},
 	{"{'pattern':7}", ST_INVALID, "`pattern`"},
-	{"{'properties':{'a':{'pattern':'a(?=b)'}},'required':['a']}", ST_UNSUPPORTED, "at /properties/a: `pattern`: at character 1 of the expression: lookahead"},
+	{"{'properties':{'a':{'pattern':'a(?=b)'}},'required':['a']}", ST_UNSUPPORTED, "at /properties/a: `pattern`: at byte 1 of the expression: lookahead"},
 	{"{'pattern':'('}", ST_INVALID, "`pattern`"},
 	{"{'allOf':[]}", ST_INVALID, "`allOf`"},
 	{"{'anyOf':{}}", ST_INVALID, "`anyOf`"},
