@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#define RENDER_TEXT_OUTPUT 16 /* OpenAI's default of max_tokens for /v1/completions */
-
 static void put_number(struct strbuf *out, const char *name, double v)
 {
 	strbuf_printf(out, "\"%s\":%.9g,", name, v);
@@ -75,7 +73,7 @@ static void put_sampling(struct strbuf *out, const struct params *q, int64_t max
 	put_whole(out, "top_k", true, q->top_k);
 	put_number(out, "min_p", q->min_p);
 	put_whole(out, "seed", q->has_seed, q->seed);
-	put_whole(out, "max_tokens", max_tokens > 0, max_tokens);
+	put_whole(out, "max_tokens", max_tokens > 0 || q->echo_only, q->echo_only ? 0 : max_tokens);
 	put_whole(out, "min_tokens", true, q->output_min);
 	put_whole(out, "logprobs", q->n_logprobs >= 0, q->n_logprobs);
 	put_whole(out, "prompt_logprobs", q->n_prompt_logprobs >= 0, q->n_prompt_logprobs);
@@ -92,7 +90,7 @@ static int64_t output_room(const struct task *t, const struct params *q, size_t 
 {
 	int64_t room = (int64_t)t->len_max - (int64_t)n_prompt, wanted = q->output_max;
 
-	if (wanted == 0 && q->endpoint == PARAMS_TEXT) wanted = RENDER_TEXT_OUTPUT;
+	if (wanted == 0 && q->endpoint == PARAMS_TEXT) wanted = PARAMS_TEXT_OUTPUT;
 	if (wanted == 0 || (room > 0 && wanted > room)) wanted = room;
 	return wanted > 0 ? wanted : 0;
 }

@@ -17,6 +17,7 @@ enum params_endpoint { PARAMS_CHAT = 1, PARAMS_TEXT = 2 };
 /* The model's own stop ids share the submit message's column with the client's. */
 #define PARAMS_STOP_IDS_MAX (LIMIT_STOP_IDS - 16)
 #define PARAMS_NO_LOGPROBS (-1)
+#define PARAMS_TEXT_OUTPUT 16 /* OpenAI's default of max_tokens for /v1/completions */
 
 enum params_format {
 	PARAMS_FORMAT_ANY,

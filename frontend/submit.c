@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#define SUBMIT_COMPLETION_TOKENS 16 /* OpenAI's default of max_tokens for /v1/completions */
-#define SUBMIT_GREEDY_BELOW 1e-5    /* vLLM's _SAMPLING_EPS: colder is greedy */
+#define SUBMIT_GREEDY_BELOW 1e-5 /* vLLM's _SAMPLING_EPS: colder is greedy */
 
 /* ---- rules ---- */
 
@@ -117,7 +116,7 @@ void submit_init(struct submit *s, const struct prep *p, const struct choice_rul
 	struct msg_submit *m = &s->m;
 
 	memset(s, 0, sizeof(*s));
-	s->wanted = q->echo_only ? 1 : q->output_max > 0 ? (uint64_t)q->output_max : q->endpoint == PARAMS_CHAT ? 0 : SUBMIT_COMPLETION_TOKENS;
+	s->wanted = q->echo_only ? 1 : q->output_max > 0 ? (uint64_t)q->output_max : q->endpoint == PARAMS_CHAT ? 0 : PARAMS_TEXT_OUTPUT;
 	s->output_min = (uint64_t)q->output_min;
 	submit_sampling(m, q);
 	submit_bias(s, q->logit_bias);
