@@ -127,8 +127,8 @@ def test_clients_that_leave_meanwhile(server):
 def test_too_many_at_once_are_told_so(start, tiny):
     """The bodies that wait have a bound together."""
     s = start(tiny, "--max-body-bytes", "64M").ready()
-    raw = json.dumps({"model": "tiny", "prompt": "x", "pad": "y" * (45 << 20)}).encode()
-    seen, conns = [], [s.conn(timeout=120) for _ in range(8)]
+    raw = json.dumps({"model": "tiny", "prompt": "x", "pad": "y" * (60 << 20)}).encode()
+    seen, conns = [], [s.conn(timeout=120) for _ in range(6)]
 
     def ask(c):
         """One that is refused may be so before it has sent everything."""
