@@ -25,6 +25,12 @@ static void on_gone(void *owner)
 	b->n_ended++;
 }
 
+static int on_head(void *ctx, struct http_request *r, const char **text)
+{
+	*text = "no";
+	return r->path[1] == 'n' || http_header(r, "content-encoding", NULL) ? 401 : 0;
+}
+
 static void on_request(void *ctx, struct http_request *r)
 {
 	struct box *b = ctx;
@@ -79,7 +85,8 @@ static void answer_held(struct box *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct box b = {.host = {.head_max = 2048, .body_max = 4096, .bodies_max = 8192, .request_ns = 1000, .keep_alive_ns = 1000,
-				 .write_ns = 1000, .allow_origin = "*", .on_request = on_request, .on_dirty = on_dirty}};
+				 .write_ns = 1000, .allow_origin = "*", .on_head = on_head, .on_request = on_request,
+				 .on_dirty = on_dirty}};
 	uint32_t seed = size ? data[0] : 0;
 	uint64_t now = 1;
 	size_t pos = 1;
