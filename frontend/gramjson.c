@@ -114,7 +114,7 @@ static void gramjson_pairs(struct gramb *b, uint32_t rule, uint32_t from, uint32
 	gramjson_pair(b, rule, from, (uint32_t[]){first, last}, lo & 0x3ff, hi & 0x3ff, to);
 }
 
-/* The backslash forms of the set's characters. */
+/* The backslash forms of the set's characters. U+0000 is left out: many programs cannot hold it in a string or a key. */
 static void gramjson_escapes(struct gramjson *j, uint32_t rule, uint32_t from, struct charset set, uint32_t to)
 {
 	struct gramb *b = j->g->b;
@@ -127,7 +127,8 @@ static void gramjson_escapes(struct gramjson *j, uint32_t rule, uint32_t from, s
 			gramb_byte(b, slash, (uint8_t)short_letters[i], (uint8_t)short_letters[i], to);
 	gramb_byte(b, slash, 'u', 'u', u);
 	for (i = 0; i < set.n && gramctx_work(j->g, 8); i++) {
-		if (set.ranges[i].lo < 0x10000) gramjson_hex(b, rule, u, set.ranges[i].lo, min_u32(set.ranges[i].hi, 0xffff), 4, to);
+		if (set.ranges[i].lo < 0x10000 && set.ranges[i].hi > 0)
+			gramjson_hex(b, rule, u, max_u32(set.ranges[i].lo, 1), min_u32(set.ranges[i].hi, 0xffff), 4, to);
 		if (set.ranges[i].hi >= 0x10000) gramjson_pairs(b, rule, u, max_u32(set.ranges[i].lo, 0x10000), set.ranges[i].hi, to);
 	}
 }
@@ -273,7 +274,7 @@ uint32_t gramjson_string_len(struct gramjson *j, uint32_t min, uint32_t max, uin
 static uint32_t gramjson_list(struct gramjson *j, const char *open, const char *close, bool with_key, uint32_t rule, uint32_t from)
 {
 	struct gramb *b = j->g->b;
-	uint32_t empty, item, end;
+	uint32_t empty, item, end, last = gramb_state(b, rule);
 
 	empty = gramjson_space(j, rule, gramjson_text(j, from, open));
 	item = gramb_state(b, rule);
@@ -282,9 +283,10 @@ static uint32_t gramjson_list(struct gramjson *j, const char *open, const char *
 	if (with_key) end = gramjson_put(j, GRAMJSON_COLON, rule, gramjson_put(j, GRAMJSON_STRING, rule, end));
 	end = gramjson_put(j, GRAMJSON_VALUE, rule, end);
 	gramb_empty(b, gramjson_put(j, GRAMJSON_COMMA, rule, end), item);
-	end = gramjson_space(j, rule, end);
-	gramb_empty(b, empty, end);
-	return gramjson_text(j, end, close);
+	/* A state of its own: behind no item there must be no comma. */
+	gramb_empty(b, gramjson_space(j, rule, end), last);
+	gramb_empty(b, empty, last);
+	return gramjson_text(j, last, close);
 }
 
 static uint32_t gramjson_mark(struct gramjson *j, const char *mark, uint32_t rule, uint32_t from)

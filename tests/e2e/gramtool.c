@@ -1,7 +1,7 @@
 /* gramtool.c - compiles schemas for tests that are written in Python: lines of JSON in, lines of JSON out.
  *
  *   gramtool [MODEL.gguf]
- *   {"schema": ..., "exact": true, "texts": ["...", ...], "random": 5, "tokens": 5, "seed": 1, "len": 200}
+ *   {"schema": ..., "exact": true, "compact": true, "texts": ["...", ...], "random": 5, "tokens": 5, "seed": 1, "len": 200}
  *   {"rc": 0, "error": "", "bytes": 1234, "us": 80, "accepts": [true, ...], "samples": ["...", ...]}
  *
  * texts: is each of them a text of the grammar? random: that many texts of it, which after len bytes take the shortest way to an end.
@@ -131,6 +131,7 @@ static void answer(const json_t *in)
 	int rc;
 
 	o.exact_types = json_is_true(json_object_get(in, "exact"));
+	o.any_whitespace = !json_is_true(json_object_get(in, "compact"));
 	strbuf_init(&wire, LIMIT_GRAMMAR_BYTES);
 	began = cpu_ns();
 	rc = gramc_schema(&wire, json_object_get(in, "schema"), &o, &err);

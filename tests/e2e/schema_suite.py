@@ -170,7 +170,7 @@ class Run:
         """n texts made byte by byte, and n made of the model's tokens as the worker makes them; half of them by our own schemas."""
         share = -(-n // (2 * len(self.compiled)))
         self.compiled += [("draft2020-12", s, f"own schema {s}") for s in OWN for _ in range(-(-n // (2 * len(OWN) * share)))]
-        requests = [{"schema": s, "random": share, "tokens": share * MODEL.exists(), "seed": 1 + i, "len": 80 + 37 * (i % 11)} for i, (_, s, _) in enumerate(self.compiled)]
+        requests = [{"schema": s, "random": share, "tokens": share * MODEL.exists(), "seed": 1 + i, "compact": i % 3 == 0, "len": 80 + 37 * (i % 11)} for i, (_, s, _) in enumerate(self.compiled)]
         done = 0
         for (draft, schema, where), answer in zip(self.compiled, ask(requests)):
             if answer["rc"]:

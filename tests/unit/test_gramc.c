@@ -254,6 +254,9 @@ static void test_without_blanks(void **state)
 	assert_true(gramwalk_accepts(g, "{\"a\":[1,2]}", 11));
 	assert_false(gramwalk_accepts(g, "{ \"a\":[1,2]}", 12));
 	assert_false(gramwalk_accepts(g, "{\"a\":\n[1,2]}", 12));
+	assert_false(gramwalk_accepts(g, "{,\"a\":1}", 8));
+	assert_false(gramwalk_accepts(g, "{\"a\":[,1]}", 10));
+	assert_true(gramwalk_accepts(g, "{\"a\":[],\"b\":{}}", 15));
 	gram_free(g);
 }
 

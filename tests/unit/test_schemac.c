@@ -61,6 +61,8 @@ static const struct row {
 	{"{'const':{'a':[1,{'b':null}]}}", "{'a':[1,{'b':null}]}", "{'a':[1,{'b':0}]}\n{}"},
 	{"{'const':1e300}", "", "1"},
 	{"{'const':''}", "''", "' '"},
+	{"{'const':'\\u0000'}", "'\\u0000'", "''"},
+	{"{'type':'string'}", "'\\u0001'", "'\\u0000'"},
 
 	/* numbers */
 	{"{'type':'integer','minimum':0}", "0\n1\n99", "-1\n-0"},
@@ -345,24 +347,30 @@ static char *quoted(const char *text)
 	return s;
 }
 
-static void check_texts(const struct gram *g, const struct row *row, const char *list, bool want)
+/* with_blanks: false leaves out the texts that have a blank or a newline. */
+static void check_texts(const struct gram *g, const struct row *row, const char *list, bool want, bool with_blanks)
 {
-	char *texts = quoted(list), *text = texts, *end;
+	char *texts = quoted(list), *next = texts, *end;
+	const char *text;
 
 	/* Divided by newlines that stand between texts; those inside of one are followed by a blank or a bracket. */
-	while (text) {
-		end = text;
+	while (next) {
+		text = end = next;
 		while ((end = strchr(end, '\n')) && (end[1] == ' ' || (end[1] == ']' && text[0] == '[') || (end[1] == '}' && text[0] == '{'))) end++;
 		if (end) *end = 0;
+		if (!with_blanks && strpbrk(text, " \n")) text = "";
 		if ((*text || !want) && gramwalk_accepts(g, text, strlen(text)) != want) fail_msg("%s %s %s", row->schema, want ? "does not take" : "takes", text);
-		text = end ? end + 1 : NULL;
+		next = end ? end + 1 : NULL;
 	}
 	free(texts);
 }
 
 static void test_rows(void **state)
 {
+	struct gramc_opts compact = gramtry_opts;
 	size_t i;
+
+	compact.any_whitespace = false;
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		char *schema = quoted(rows[i].schema);
@@ -370,8 +378,12 @@ static void test_rows(void **state)
 		struct gram *g;
 
 		if (gramtry_compile(&g, GRAMTRY_SCHEMA, schema, strlen(schema), &gramtry_opts, &err)) fail_msg("%s: %s", rows[i].schema, err.text);
-		check_texts(g, &rows[i], rows[i].yes, true);
-		check_texts(g, &rows[i], rows[i].no, false);
+		check_texts(g, &rows[i], rows[i].yes, true, true);
+		check_texts(g, &rows[i], rows[i].no, false, true);
+		gram_free(g);
+		assert_int_equal(gramtry_compile(&g, GRAMTRY_SCHEMA, schema, strlen(schema), &compact, &err), ST_OK);
+		check_texts(g, &rows[i], rows[i].yes, true, false);
+		check_texts(g, &rows[i], rows[i].no, false, true);
 		gram_free(g);
 		free(schema);
 	}
