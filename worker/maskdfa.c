@@ -27,6 +27,7 @@ static void maskdfa_begin(struct maskdfa *d)
 	d->found_bytes = 0;
 	mem_reserve(d->sets, d->sets_cap, 16);
 	memset(d->sets, 0, d->n_sets * sizeof(*d->sets));
+	mem_reserve(d->ways, d->ways_cap, 16); /* also a set of none has a place among them */
 	mem_reserve(d->rows, d->rows_cap, 16);
 	memset(d->rows, 0, sizeof(*d->rows));
 	d->n_slots = 64;
@@ -109,7 +110,7 @@ static uint32_t *set_slot(struct maskdfa *d, const struct maskway *w, uint32_t n
 	for (uint32_t i; (i = d->slots[at]) != 0; at = (at + 1) & (d->n_slots - 1)) {
 		const struct maskdfa_set *s = &d->sets[i];
 
-		if (s->n == n && s->ends == ends && (!n || memcmp(d->ways + s->at, w, n * sizeof(*w)) == 0)) break;
+		if (s->n == n && s->ends == ends && (n == 0 || memcmp(d->ways + s->at, w, n * sizeof(*w)) == 0)) break;
 	}
 	return &d->slots[at];
 }

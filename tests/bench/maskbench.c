@@ -2,8 +2,8 @@
  *
  *   maskbench MODEL [rounds]
  *
- * For each grammar a text of it is cut into the model's tokens, and the mask before each token is filled: first with nothing
- * kept (cold), then again and again (warm). */
+ * For each grammar a text of it is cut into the model's tokens, and the mask before each token is filled: first with
+ * nothing kept (cold), then again and again (warm). */
 #include "common/gguf.h"
 #include "common/mem.h"
 #include "frontend/gramc.h"
@@ -31,24 +31,35 @@ static uint64_t maskbench_now_ns(void)
 	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static const char record_schema[] =
-	"{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"email\":{\"type\":\"string\",\"maxLength\":60},"
-	"\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"role\":{\"enum\":[\"admin\",\"editor\",\"viewer\"]},"
-	"\"score\":{\"type\":\"number\"},\"active\":{\"type\":\"boolean\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},"
-	"\"maxItems\":8},\"bio\":{\"type\":\"string\",\"maxLength\":4000},\"address\":{\"type\":\"object\",\"properties\":{\"street\":"
-	"{\"type\":\"string\"},\"city\":{\"type\":\"string\"},\"zip\":{\"type\":\"string\",\"pattern\":\"^[0-9]{5}$\"}},\"required\":"
-	"[\"street\",\"city\",\"zip\"],\"additionalProperties\":false}},\"required\":[\"name\",\"email\",\"age\",\"role\",\"score\",\"active\","
-	"\"tags\",\"bio\",\"address\"],\"additionalProperties\":false}";
+static const char record_schema[] = "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"email\":{"
+				    "\"type\":\"string\",\"maxLength\":60},"
+				    "\"age\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"role\":{\"enum\":["
+				    "\"admin\",\"editor\",\"viewer\"]},"
+				    "\"score\":{\"type\":\"number\"},\"active\":{\"type\":\"boolean\"},\"tags\":{"
+				    "\"type\":\"array\",\"items\":{\"type\":\"string\"},"
+				    "\"maxItems\":8},\"bio\":{\"type\":\"string\",\"maxLength\":4000},\"address\":{"
+				    "\"type\":\"object\",\"properties\":{\"street\":"
+				    "{\"type\":\"string\"},\"city\":{\"type\":\"string\"},\"zip\":{\"type\":\"string\","
+				    "\"pattern\":\"^[0-9]{5}$\"}},\"required\":"
+				    "[\"street\",\"city\",\"zip\"],\"additionalProperties\":false}},\"required\":["
+				    "\"name\",\"email\",\"age\",\"role\",\"score\",\"active\","
+				    "\"tags\",\"bio\",\"address\"],\"additionalProperties\":false}";
 static const char record_text[] =
-	"{\"name\": \"Ada Lovelace\", \"email\": \"ada.lovelace@analytical-engines.example\", \"age\": 36, \"role\": \"editor\", \"score\": "
-	"97.25, \"active\": true, \"tags\": [\"mathematics\", \"poetry\", \"first of her kind\"], \"bio\": \"Augusta Ada King, Countess of "
-	"Lovelace, was an English mathematician and writer, chiefly known for her work on Charles Babbage's proposed mechanical "
-	"general-purpose computer, the Analytical Engine. She was the first to recognise that the machine had applications beyond "
-	"pure calculation.\\nShe said: \\\"That brain of mine is something more than merely mortal.\\\"\", \"address\": {\"street\": "
+	"{\"name\": \"Ada Lovelace\", \"email\": \"ada.lovelace@analytical-engines.example\", \"age\": 36, \"role\": "
+	"\"editor\", \"score\": "
+	"97.25, \"active\": true, \"tags\": [\"mathematics\", \"poetry\", \"first of her kind\"], \"bio\": \"Augusta "
+	"Ada King, Countess of "
+	"Lovelace, was an English mathematician and writer, chiefly known for her work on Charles Babbage's proposed "
+	"mechanical "
+	"general-purpose computer, the Analytical Engine. She was the first to recognise that the machine had "
+	"applications beyond "
+	"pure calculation.\\nShe said: \\\"That brain of mine is something more than merely mortal.\\\"\", "
+	"\"address\": {\"street\": "
 	"\"12 St James's Square\", \"city\": \"London\", \"zip\": \"12345\"}}";
-static const char free_text[] =
-	"{\"title\": \"Weather\", \"days\": [{\"day\": 1, \"sky\": \"clear\", \"low\": -3.5, \"high\": 12}, {\"day\": 2, \"sky\": \"rain, "
-	"later snow\", \"low\": -1, \"high\": 4e0}], \"note\": null, \"warnings\": [], \"nested\": {\"a\": {\"b\": {\"c\": [[[true]]]}}}}";
+static const char free_text[] = "{\"title\": \"Weather\", \"days\": [{\"day\": 1, \"sky\": \"clear\", \"low\": -3.5, "
+				"\"high\": 12}, {\"day\": 2, \"sky\": \"rain, "
+				"later snow\", \"low\": -1, \"high\": 4e0}], \"note\": null, \"warnings\": [], "
+				"\"nested\": {\"a\": {\"b\": {\"c\": [[[true]]]}}}}";
 
 struct maskbench_case {
 	const char *name, *text;
@@ -61,10 +72,12 @@ static const struct maskbench_case cases[] = {
 	{"any JSON object", free_text, CASE_OBJECT, NULL},
 	{"expression", "Ada.Lovelace_1815@mail.example.org", CASE_REGEX,
 	 "[A-Za-z0-9._%+-]{1,64}@([A-Za-z0-9-]{1,30}\\.){1,4}[a-z]{2,6}"},
-	{"free text, at most 2000", "The quick brown fox jumps over the lazy dog, and then it sleeps until the sun comes up again.",
-	 CASE_REGEX, "[^\\n]{10,2000}"},
+	{"free text, at most 2000",
+	 "The quick brown fox jumps over the lazy dog, and then it sleeps until the sun comes up again.", CASE_REGEX,
+	 "[^\\n]{10,2000}"},
 	{"EBNF, arithmetic", "(12 + 345) * (6 - 78 / 9) + 10 * (11 + (12 - 13))", CASE_EBNF,
-	 "root ::= term ((\" + \" | \" - \") term)*\nterm ::= factor ((\" * \" | \" / \") factor)*\nfactor ::= [0-9]+ | \"(\" root \")\""},
+	 "root ::= term ((\" + \" | \" - \") term)*\nterm ::= factor ((\" * \" | \" / \") factor)*\nfactor ::= [0-9]+ "
+	 "| \"(\" root \")\""},
 };
 
 static void maskbench_compile(const struct maskbench_case *c, struct strbuf *wire)
@@ -98,7 +111,8 @@ struct maskbench_time {
 	double mean_us, max_us, start_us, append_us;
 };
 
-static struct maskbench_time maskbench_pass(struct masks *m, const struct strbuf *wire, const struct token_vec *v, uint64_t *bits)
+static struct maskbench_time maskbench_pass(struct masks *m, const struct strbuf *wire, const struct token_vec *v,
+					    uint64_t *bits)
 {
 	struct maskbench_time time = {0};
 	struct errbuf err = {0};
@@ -146,10 +160,11 @@ static void maskbench_case(const struct maskbench_case *c, const struct gguf *g,
 	cold = maskbench_pass(m, &wire, &v, bits);
 	for (int i = 0; i < rounds; i++) warm = maskbench_pass(m, &wire, &v, bits);
 	masks_stats(m, &stats);
-	printf("%-24s %6zu bytes %4zu tokens   start %7.1f us   cold %7.1f us (most %7.1f)   warm %6.2f us (%8.0f/s)   append %5.2f us   "
+	printf("%-24s %6zu bytes %4zu tokens   start %7.1f us   cold %7.1f us (most %7.1f)   warm %6.2f us (%8.0f/s)   "
+	       "append %5.2f us   "
 	       "kept %6.2f MiB\n",
-	       c->name, wire.len, v.len, cold.start_us, cold.mean_us, cold.max_us, warm.mean_us, 1e6 / warm.mean_us, warm.append_us,
-	       (double)stats.bytes / MIB);
+	       c->name, wire.len, v.len, cold.start_us, cold.mean_us, cold.max_us, warm.mean_us, 1e6 / warm.mean_us,
+	       warm.append_us, (double)stats.bytes / MIB);
 	masks_free(m);
 	token_vec_release(&v);
 	strbuf_release(&wire);

@@ -1,9 +1,10 @@
-/* maskdecode.c - tokens per second on the worker's engine without a grammar, with one, and with one that was never seen, in turns.
+/* maskdecode.c - tokens per second on the worker's engine without a grammar, with one, and with one that was never
+ * seen, in turns.
  *
  *   maskdecode MODEL [threads] [tokens] [rounds]
  *
- * The grammar asks for a long array of records, so that no output ends early. The last line of each is the median over the
- * rounds: what a grammar costs. With one thread its own time is taken, so that a busy machine does not blur it. */
+ * The grammar asks for a long array of records, so that no output ends early. The last line of each is the median over
+ * the rounds: what a grammar costs. With one thread its own time is taken, so that a busy machine does not blur it. */
 #include "common/gguf.h"
 #include "common/mem.h"
 #include "frontend/gramc.h"
@@ -36,11 +37,14 @@ static uint64_t maskdecode_now_ns(const struct engine *e)
 /* A grammar whose bytes depend on the number, as another client's would. */
 static void maskdecode_grammar(struct strbuf *wire, int number)
 {
-	static const char format[] =
-		"{\"type\":\"array\",\"minItems\":100,\"items\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":"
-		"40},\"age%d\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"role\":{\"enum\":[\"admin\",\"editor\",\"viewer\"]},\"score\":"
-		"{\"type\":\"number\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"maxItems\":4},\"note\":{\"type\":\"string\","
-		"\"maxLength\":200}},\"required\":[\"name\",\"age%d\",\"role\",\"score\",\"tags\",\"note\"],\"additionalProperties\":false}}";
+	static const char format[] = "{\"type\":\"array\",\"minItems\":100,\"items\":{\"type\":\"object\","
+				     "\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":"
+				     "40},\"age%d\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":150},\"role\":{"
+				     "\"enum\":[\"admin\",\"editor\",\"viewer\"]},\"score\":"
+				     "{\"type\":\"number\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":"
+				     "\"string\"},\"maxItems\":4},\"note\":{\"type\":\"string\","
+				     "\"maxLength\":200}},\"required\":[\"name\",\"age%d\",\"role\",\"score\",\"tags\","
+				     "\"note\"],\"additionalProperties\":false}}";
 	struct gramc_opts o = {.bytes_max = LIMIT_GRAMMAR_BYTES};
 	struct errbuf err = {0};
 	char text[1024];
@@ -63,8 +67,8 @@ static void maskdecode_step(struct engine *e, struct stepper *s)
 }
 
 /* Tokens a second of n steps. */
-static double maskdecode_run(struct engine *e, const struct token_vec *prompt, uint32_t streams, uint32_t n, enum maskdecode_way way,
-			     int round)
+static double maskdecode_run(struct engine *e, const struct token_vec *prompt, uint32_t streams, uint32_t n,
+			     enum maskdecode_way way, int round)
 {
 	struct stepper_params p = stepper_greedy();
 	uint32_t n_prompt = (uint32_t)prompt->len, blocks = (uint32_t)div_up(n_prompt + n + 1, KBLOCK_LEN);
@@ -77,7 +81,8 @@ static double maskdecode_run(struct engine *e, const struct token_vec *prompt, u
 	p.n_output_max = 1 << 20;
 	stepper_init(&s);
 	for (uint32_t i = 0; i < streams; i++) {
-		maskdecode_grammar(&wires[i], way == WAY_COLD ? 1000 + (round * 2 + (streams > 1)) * STREAMS_MAX + (int)i : 0);
+		maskdecode_grammar(&wires[i],
+				   way == WAY_COLD ? 1000 + (round * 2 + (streams > 1)) * STREAMS_MAX + (int)i : 0);
 		p.seed = (uint64_t)round * STREAMS_MAX + i;
 		p.grammar = wires[i].data;
 		p.n_grammar = way == WAY_NONE ? 0 : (uint32_t)wires[i].len;
@@ -113,7 +118,8 @@ static double median(double *x, int n)
 	return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-static void maskdecode_streams(struct engine *e, const struct token_vec *prompt, uint32_t streams, uint32_t n, int rounds)
+static void maskdecode_streams(struct engine *e, const struct token_vec *prompt, uint32_t streams, uint32_t n,
+			       int rounds)
 {
 	double *warm = mem_array(double, (size_t)rounds), *cold = mem_array(double, (size_t)rounds);
 
@@ -128,18 +134,20 @@ static void maskdecode_streams(struct engine *e, const struct token_vec *prompt,
 		}
 		warm[r] = speed[WAY_WARM] / speed[WAY_NONE];
 		cold[r] = speed[WAY_COLD] / speed[WAY_NONE];
-		printf("%u streams   without %7.1f tokens/s   with a grammar %7.1f (%.3f)   with a new one %7.1f (%.3f)\n", streams,
-		       speed[WAY_NONE], speed[WAY_WARM], warm[r], speed[WAY_COLD], cold[r]);
+		printf("%u streams   without %7.1f tokens/s   with a grammar %7.1f (%.3f)   with a new one %7.1f "
+		       "(%.3f)\n",
+		       streams, speed[WAY_NONE], speed[WAY_WARM], warm[r], speed[WAY_COLD], cold[r]);
 	}
-	printf("%u streams   median: %.3f of the speed with a grammar, %.3f with a new one\n", streams, median(warm, rounds),
-	       median(cold, rounds));
+	printf("%u streams   median: %.3f of the speed with a grammar, %.3f with a new one\n", streams,
+	       median(warm, rounds), median(cold, rounds));
 	free(warm);
 	free(cold);
 }
 
 static void maskdecode_prompt(const char *model, struct token_vec *v)
 {
-	static const char text[] = "<|im_start|>user\nList some people who work at a hospital, as JSON.<|im_end|>\n<|im_start|>assistant\n";
+	static const char text[] = "<|im_start|>user\nList some people who work at a hospital, as "
+				   "JSON.<|im_end|>\n<|im_start|>assistant\n";
 	struct errbuf err = {0};
 	struct tokenizer *t;
 	struct gguf *g;
