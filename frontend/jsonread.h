@@ -18,4 +18,8 @@
 /* *out: an object, to be released with json_decref(). ST_INVALID, ST_LIMIT: err holds a text for the client. */
 int jsonread(json_t **out, const char *data, size_t len, struct errbuf *err) MUST_CHECK;
 
+/* The flat scan alone, for texts that others parse: what is not JSON is left to the parser. */
+enum jsonread_bound { JSONREAD_FITS, JSONREAD_TOO_DEEP, JSONREAD_TOO_MANY };
+enum jsonread_bound jsonread_bounds(const char *s, size_t len, uint32_t depth_max, size_t values_max);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "common/mem.h"
 #include "common/quote.h"
+#include "frontend/jsonread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,30 +49,13 @@ static int file_bytes(const char *path, const char *shown, char **out, size_t *l
 	return ST_OK;
 }
 
-/* Depth and number of values, before jansson sees the text. What is not JSON is left to it. */
 static int check_bounds(const char *s, size_t len, const char *shown, struct errbuf *err)
 {
-	size_t values = 1;
-	int depth = 0;
-	bool in_string = false;
-
-	for (size_t i = 0; i < len; i++) {
-		char c = s[i];
-
-		if (in_string) {
-			if (c == '\\') i++;
-			else if (c == '"') in_string = false;
-			continue;
-		}
-		if (c == '"') in_string = true;
-		else if (c == '[' || c == '{') depth++;
-		else if (c == ']' || c == '}') depth--;
-		values += c == '[' || c == '{' || c == ',' || c == ':';
-		if (depth > TOKFILE_DEPTH_MAX)
-			return err_set(err, ST_LIMIT, "%s: is nested deeper than %d levels", shown, TOKFILE_DEPTH_MAX);
+	switch (jsonread_bounds(s, len, TOKFILE_DEPTH_MAX, TOKFILE_VALUES_MAX)) {
+	case JSONREAD_TOO_DEEP: return err_set(err, ST_LIMIT, "%s: is nested deeper than %d levels", shown, TOKFILE_DEPTH_MAX);
+	case JSONREAD_TOO_MANY: return err_set(err, ST_LIMIT, "%s: holds more than %zu values", shown, TOKFILE_VALUES_MAX);
+	case JSONREAD_FITS: break;
 	}
-	if (values > TOKFILE_VALUES_MAX)
-		return err_set(err, ST_LIMIT, "%s: holds more than %zu values", shown, TOKFILE_VALUES_MAX);
 	return ST_OK;
 }
 
