@@ -23,9 +23,10 @@
 #define RING_HEADER_BYTES 8192
 #define RING_WRAP UINT32_MAX
 
-/* Records that fit stay in the first bytes of a large ring, so that a ring made for a rare huge record does not slowly
- * touch, and keep, all of its memory. */
-#define RING_SOFT_BYTES (256 * KIB)
+/* The writer goes back to the beginning as soon as it may, so that a ring made for a rare huge record does not slowly touch, and keep,
+ * all of its memory. What it skips counts as used until the readers are past it: this share of the ring stays free for the
+ * records behind. */
+#define RING_KEPT_FREE 4
 
 struct ring_reader {
 	_Atomic uint64_t tail;
@@ -148,8 +149,7 @@ int ring_push(struct ring *r, const void *data, size_t len)
 	CHECK(r->reader < 0);
 	if (need > r->data_bytes / 2) return ST_LIMIT; /* with the fill up to the end it could never fit for sure */
 	used = ring_used(r, head);
-	if (at + need > RING_SOFT_BYTES && at && need <= RING_SOFT_BYTES && used <= r->data_bytes && need + rest <= r->data_bytes - used)
-		fill = rest;
+	if (used <= r->data_bytes && at >= used + need + r->data_bytes / RING_KEPT_FREE) fill = rest;
 	if (used > r->data_bytes || need + fill > r->data_bytes - used) return ST_AGAIN;
 	if (fill) {
 		uint32_t wrap = RING_WRAP;

@@ -124,7 +124,7 @@ static void a_reader_that_attaches_sees_only_what_comes_later(void **state)
 static void small_records_touch_only_the_beginning_of_a_large_ring(void **state)
 {
 	static uint8_t big[MIB];
-	const size_t soft = 256 * KIB, data_bytes = 4 * MIB;
+	const size_t soft = MIB, data_bytes = 4 * MIB;
 	uint8_t record[1000] = {0};
 	const uint8_t *data;
 	struct box b;
@@ -135,12 +135,31 @@ static void small_records_touch_only_the_beginning_of_a_large_ring(void **state)
 		assert_int_equal(ring_push(b.writer, record, sizeof(record)), ST_OK);
 		expect_record(b.readers[0], record, sizeof(record));
 	}
-	for (size_t i = soft + 1008; i < data_bytes; i++)
+	for (size_t i = soft + 2 * 1008; i < data_bytes; i++)
 		if (data[i] != 0xAA) fail_msg("byte %zu was touched", i);
 	assert_int_equal(ring_push(b.writer, big, sizeof(big)), ST_OK); /* a large one still passes, and small ones beside it */
 	assert_int_equal(ring_push(b.writer, record, sizeof(record)), ST_OK);
 	expect_record(b.readers[0], big, sizeof(big));
 	expect_record(b.readers[0], record, sizeof(record));
+	box_release(&b, 1);
+}
+
+/* Two steps are in flight: the second of some size must fit wherever the first one went. */
+static void a_record_fits_behind_an_unread_one_wherever_that_lies(void **state)
+{
+	static uint8_t next[512 * KIB];
+	uint8_t record[1000] = {0};
+	struct box b;
+
+	box_init(&b, 4 * MIB, 1);
+	for (int i = 0; i < 5000; i++) {
+		size_t len = (size_t)(i * 37 % 512) * KIB + 8;
+
+		assert_int_equal(ring_push(b.writer, record, sizeof(record)), ST_OK);
+		if (ring_push(b.writer, next, len) != ST_OK) fail_msg("round %d: the second does not fit", i);
+		expect_record(b.readers[0], record, sizeof(record));
+		expect_record(b.readers[0], next, len);
+	}
 	box_release(&b, 1);
 }
 
@@ -254,6 +273,7 @@ int main(void)
 		cmocka_unit_test(a_full_ring_waits_for_its_slowest_reader),
 		cmocka_unit_test(a_reader_that_attaches_sees_only_what_comes_later),
 		cmocka_unit_test(small_records_touch_only_the_beginning_of_a_large_ring),
+		cmocka_unit_test(a_record_fits_behind_an_unread_one_wherever_that_lies),
 		cmocka_unit_test(the_generation_is_shared),
 		cmocka_unit_test(foreign_memory_is_refused),
 		cmocka_unit_test(a_damaged_length_is_noticed),
