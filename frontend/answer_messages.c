@@ -156,12 +156,12 @@ static void put_head(const struct answer *a, struct strbuf *out)
 	strbuf_puts(out, ",\"content\":[");
 }
 
-/* A call is waited for even when it was demanded, which OpenAI calls a plain stop. */
+/* A call is waited for even when it was demanded, which OpenAI calls a plain stop; not when something cut it off. */
 static const char *stop_reason(const struct messages *s, const struct answer_end *end)
 {
 	if (strcmp(end->finish, "length") == 0) return "max_tokens";
-	if (s->has_calls) return "tool_use";
-	return end->stop_text ? "stop_sequence" : "end_turn";
+	if (end->stop_text) return "stop_sequence";
+	return s->has_calls ? "tool_use" : "end_turn";
 }
 
 static void put_stop(const struct answer *a, struct strbuf *out)

@@ -110,6 +110,7 @@ static void test_documents(void **state)
 			  "tool_use", "null")},
 		/* cut, not an object, nothing at all */
 		{{"Cf", "A{\"x\": 1"}, "length", DOCUMENT("{'type':'tool_use','id':'toolu_ID','name':'f','input':{}}", "max_tokens", "null")},
+		{{"Cf", "A{\"x\": 1"}, "stop!", DOCUMENT("{'type':'tool_use','id':'toolu_ID','name':'f','input':{}}", "stop_sequence", "'E\\'D'")},
 		{{"Cf", "A[1]"}, "stop", DOCUMENT("{'type':'tool_use','id':'toolu_ID','name':'f','input':{}}", "tool_use", "null")},
 		{{"Cf"}, "tool_calls", DOCUMENT("{'type':'tool_use','id':'toolu_ID','name':'f','input':{}}", "tool_use", "null")},
 	};
