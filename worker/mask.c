@@ -243,12 +243,19 @@ static bool bits_any(const uint64_t *bits, size_t n)
 	return any != 0;
 }
 
-static bool mask_fill_text(struct masks *m, struct mask_seq *s, uint32_t n_left, uint64_t *bits)
+/* What the end may cost behind the next token. Each byte takes one token at most; another is kept for the stop id where there is room,
+ * so that clients see a whole answer and not one that was cut. When the end is out of reach already, the rest is as good as any. */
+static uint32_t mask_cost_max(uint32_t cost, uint32_t n_left, bool has_stop)
+{
+	if (has_stop && n_left > 1 && cost < n_left) return n_left - 2;
+	return n_left > 0 && cost <= n_left ? n_left - 1 : UINT32_MAX;
+}
+
+static bool mask_fill_text(struct masks *m, struct mask_seq *s, uint32_t n_left, bool has_stop, uint64_t *bits)
 {
 	size_t n = mask_words(m->tokens->n);
 	uint32_t cost = maskplace_cost(&s->place, &s->frames);
-	/* Each byte takes one token at most. When the end is out of reach already, the rest is as good as any. */
-	uint32_t cost_max = n_left > 0 && cost <= n_left ? n_left - 1 : UINT32_MAX;
+	uint32_t cost_max = mask_cost_max(cost, n_left, has_stop);
 	struct maskdfa *d = &s->grammar->dfa;
 
 	memset(bits, 0, n * sizeof(*bits));
@@ -269,7 +276,7 @@ uint32_t mask_fill(struct masks *m, struct mask_seq *s, const uint32_t *stop_ids
 	m->n_fills++;
 	m->n_walks -= s->grammar->dfa.n_walks;
 	grammar_use(m, s->grammar);
-	if (!mask_fill_text(m, s, n_left, bits)) {
+	if (!mask_fill_text(m, s, n_left, n_stop > 0, bits)) {
 		memset(bits, 0, n_words * sizeof(*bits));
 		ends = false;
 	}

@@ -95,6 +95,7 @@ static bool compare(const struct gramwalk *w, struct side *sides, const struct t
 	uint32_t stop = STOP_ID, n = 0;
 	bool may_go_on;
 
+	if (n_left > 1 && left < n_left) cost_max = n_left - 2; /* one is kept for the stop id */
 	for (int i = 0; i < 2; i++)
 		sides[i].n = mask_fill(sides[i].m, sides[i].s, &stop, 1, n_left, sides[i].bits, &may_go_on);
 	CHECK(memcmp(sides[0].bits, sides[1].bits, mask_words(t->n) * sizeof(uint64_t)) == 0);

@@ -145,7 +145,7 @@ static bool random_grammar(struct strbuf *wire)
 /* The mask as it should be. Returns the number of tokens besides the stop id; OVER. */
 static uint32_t plain_mask(const struct gramwalk *w, const struct tokbytes *t, uint32_t n_left, uint64_t *bits)
 {
-	uint64_t left = gramwalk_left(w);
+	uint64_t left = gramwalk_left(w), kept = n_left > 1 && left < n_left ? 2 : 1; /* the next token and, with room for it, the stop id */
 
 	for (int steered = left <= n_left; steered >= 0; steered--) {
 		uint32_t n = 0;
@@ -159,7 +159,7 @@ static uint32_t plain_mask(const struct gramwalk *w, const struct tokbytes *t, u
 			if (len == 0 || (t->kinds[i] != TOKBYTES_PLAIN && t->kinds[i] != TOKBYTES_ADDED)) continue;
 			gramwalk_fork(&next, w);
 			if (gramwalk_read(&next, s, len))
-				if (!steered || next.is_whole || gramwalk_left(&next) <= n_left - 1) {
+				if (!steered || next.is_whole || gramwalk_left(&next) <= n_left - kept) {
 					bits[i / 64] |= 1ull << i % 64;
 					n++;
 				}
@@ -482,6 +482,10 @@ static void outputs_are_steered_to_their_end(void **state)
 	s = started(m, &wire);
 	expect_mask(m, s, NULL, 0, 8, BIT(A) | BIT(A_AGAIN) | BIT(AB) | BIT(C), true);
 	expect_mask(m, s, NULL, 0, 7, BIT(A) | BIT(A_AGAIN) | BIT(AB), true);
+	/* A stop id takes one more. */
+	expect_mask(m, s, (const uint32_t[]){STOP_ID}, 1, 9, BIT(A) | BIT(A_AGAIN) | BIT(AB) | BIT(C), true);
+	expect_mask(m, s, (const uint32_t[]){STOP_ID}, 1, 8, BIT(A) | BIT(A_AGAIN) | BIT(AB), true);
+	expect_mask(m, s, (const uint32_t[]){STOP_ID}, 1, 2, BIT(A) | BIT(A_AGAIN) | BIT(AB), true);
 	expect_mask(m, s, NULL, 0, 2, BIT(A) | BIT(A_AGAIN) | BIT(AB), true);
 	expect_mask(m, s, NULL, 0, 1, BIT(A) | BIT(A_AGAIN) | BIT(AB) | BIT(C), true); /* too late */
 	masks_end(m, s);
