@@ -9,6 +9,7 @@
 #include "frontend/jsonread.h"
 #include "frontend/prompt.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The words of --tool-call-parser and --reasoning-parser, in their order. */
@@ -193,6 +194,19 @@ static bool prep_has_grammar(const struct prep *p)
 	return p->params.format != PARAMS_FORMAT_ANY || p->params.tools.choice >= TOOL_CHOICE_REQUIRED;
 }
 
+/* Tools become one schema (toolspec_schema()): a place in it, told as one in the request. */
+static bool prep_bad_tool(const struct toolspec *t, const char *why, struct apierr *e)
+{
+	unsigned ix = 0;
+	int len = 0;
+
+	if (t->choice == TOOL_CHOICE_NAMED)
+		return apierr_set(e, 400, "tools", "The `parameters` of the function `%.100s` cannot be used: %s", t->named, why);
+	if (sscanf(why, "at /items/anyOf/%u/properties/parameters%n", &ix, &len) == 1 && len > 0)
+		return apierr_set(e, 400, "tools", "`tools[%u].function.parameters` cannot be used: at %s%s", ix, why[len] == '/' ? "" : "/", why + len);
+	return apierr_set(e, 400, "tools", "`tools` cannot be used: %s", why);
+}
+
 static bool prep_grammar(struct prep *p, struct apierr *e)
 {
 	struct gramc_opts o = {.bytes_max = p->api->config->max_grammar_bytes, .any_whitespace = !p->params.format_compact};
@@ -215,6 +229,7 @@ static bool prep_grammar(struct prep *p, struct apierr *e)
 	rc = prep_compile(p, schema, &o, &err);
 	json_decref(schema);
 	if (rc == ST_OK) return true;
+	if (p->params.format == PARAMS_FORMAT_ANY) return prep_bad_tool(&p->params.tools, err.text, e);
 	return apierr_set(e, 400, at, "`%s` cannot be used: %s", at, err.text);
 }
 

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #define SCHEMAPUTOBJ_PATTERNS_MAX 6 /* each combination of them is a kind of key of its own */
+#define SCHEMAPUTOBJ_OPTIONAL_MAX 512 /* that may be missing, in a row: behind each, the worker has to try all that may follow */
 #define SCHEMAPUTOBJ_LISTED_MAX 256 /* names from "propertyNames" that become members with names */
 
 struct schemaputobj_member {
@@ -253,6 +254,16 @@ static void schemaputobj_counts(struct schemaputobj *p)
 			       "`minProperties` of %u is not supported where the schema has only %u names: other keys might come twice", p->min, p->n);
 }
 
+/* Refused here, by name, rather than by the worker's bounds in the middle of an answer. */
+static void schemaputobj_optional(struct schemaputobj *p)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < p->n && n <= SCHEMAPUTOBJ_OPTIONAL_MAX; i++) n = p->members[i].is_required ? 0 : n + 1;
+	if (n > SCHEMAPUTOBJ_OPTIONAL_MAX)
+		schemadoc_fail(&p->c->doc, ST_LIMIT, p->o->at, "more than %d `properties` in a row that are not `required`", SCHEMAPUTOBJ_OPTIONAL_MAX);
+}
+
 static void schemaputobj_all(struct schemaputobj *p, uint32_t rule, uint32_t from, const uint32_t end[2])
 {
 	uint32_t n_counts = 1 + (p->max == GRAM_NO_END ? max_u32(1, p->min) : p->max), i, k, more;
@@ -284,6 +295,7 @@ uint32_t schemaputobj(struct schemac *c, const struct schemaobject *o, uint32_t 
 	if (gramctx_is_ok(c->g)) {
 		schemaputobj_rest(&p);
 		schemaputobj_counts(&p);
+		schemaputobj_optional(&p);
 		schemaputobj_all(&p, rule, open, end);
 	}
 	map_release(&p.by_key);

@@ -158,6 +158,14 @@ def test_bad_ones_are_refused(client, kw, word):
     assert word in str(e.value)
 
 
+def test_a_schema_that_cannot_be_kept_is_named(client):
+    bad = {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {"x": {"type": "number", "multipleOf": 0.01}}}}}
+    for choice, words in (("required", "tools[2].function.parameters"), ({"type": "function", "function": {"name": "g"}}, "function `g`")):
+        with pytest.raises(openai.BadRequestError) as e:
+            ask(client, tools=TOOLS + [bad], tool_choice=choice)
+        assert words in str(e.value) and "multipleOf" in str(e.value) and "/properties/x" in str(e.value)
+
+
 @pytest.fixture(scope="module")
 def thinker(tiny, tmp_path_factory):
     s = sv.Server(tiny, "--chat-template", template("chatml_think", tmp_path_factory.mktemp("t")), frontends=1)

@@ -502,6 +502,24 @@ static void test_large(void **state)
 	}
 }
 
+/* More than the worker could try behind each other. */
+static void test_optional_members(void **state)
+{
+	unsigned n;
+
+	for (n = 512; n <= 513; n++) {
+		char *schema = words("{\"type\":\"object\",\"properties\":{", "\"%x-%u\":{\"type\":\"integer\"}", "}}", n);
+		struct errbuf err = {{0}};
+		struct gram *g = NULL;
+		int rc = gramtry_compile(&g, GRAMTRY_SCHEMA, schema, strlen(schema), &gramtry_opts, &err);
+
+		assert_int_equal(rc, n == 512 ? ST_OK : ST_LIMIT);
+		if (rc != ST_OK) assert_non_null(strstr(err.text, "more than 512 `properties` in a row"));
+		gram_free(g);
+		free(schema);
+	}
+}
+
 /* A small limit is a limit. */
 static void test_bytes_max(void **state)
 {
@@ -519,7 +537,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),  cmocka_unit_test(test_refusals),  cmocka_unit_test(test_exact_types),
-		cmocka_unit_test(test_large), cmocka_unit_test(test_bytes_max),
+		cmocka_unit_test(test_large), cmocka_unit_test(test_optional_members), cmocka_unit_test(test_bytes_max),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
