@@ -8,7 +8,6 @@ import pytest
 import server as sv
 import wire
 
-pytestmark = pytest.mark.san
 TEXT = "/v1/completions"
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "hello there"}]

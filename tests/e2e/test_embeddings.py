@@ -11,7 +11,6 @@ import server as sv
 import wire
 
 PATH = "/v1/embeddings"
-pytestmark = pytest.mark.san
 
 
 def ask(s, input, **kw):

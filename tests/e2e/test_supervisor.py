@@ -13,7 +13,6 @@ import pytest
 import server as sv
 import wire
 
-pytestmark = pytest.mark.san
 
 
 @pytest.fixture
