@@ -56,7 +56,7 @@ static bool is_byte_name(const char *s)
 static int put_token(struct json_lists *j, const struct tokfile_place *p, uint32_t id, struct gguf_str text, int32_t type)
 {
 	struct gguf_str old = j->tokens[id];
-	bool same = old.len == text.len && memcmp(old.s, text.s, text.len) == 0;
+	bool same = old.len == text.len && (text.len == 0 || memcmp(old.s, text.s, text.len) == 0);
 
 	if (old.len > 0 && !same)
 		return tokfile_fail(p, ST_INVALID, "id %u is that of \"%s\" and of \"%s\"; expected one token an id", id,
