@@ -23,7 +23,8 @@ static struct regexc *regexc_new(struct regexc_parser *p, enum regexc_kind kind,
 
 	x->kind = kind;
 	x->pos = pos;
-	x->may_be_empty = kind == REGEXC_CAT || kind == REGEXC_BEGIN || kind == REGEXC_END;
+	x->has_anchor = kind == REGEXC_BEGIN || kind == REGEXC_END;
+	x->may_be_empty = kind == REGEXC_CAT || x->has_anchor;
 	return x;
 }
 
@@ -36,6 +37,7 @@ static void regexc_add(struct regexc_parser *p, struct regexc *x, const struct r
 {
 	gramctx_reserve(p->g, x->parts, x->n_parts, x->cap_parts);
 	x->parts[x->n_parts++] = part;
+	x->has_anchor = x->has_anchor || part->has_anchor;
 	if (x->kind == REGEXC_CAT) x->may_be_empty = x->may_be_empty && part->may_be_empty;
 	else x->may_be_empty = x->may_be_empty || part->may_be_empty;
 }
@@ -61,6 +63,7 @@ const struct regexc *regexc_repeat(struct gramctx *g, const struct regexc *part,
 	x->max = max;
 	x->pos = part->pos;
 	x->may_be_empty = min == 0 || part->may_be_empty;
+	x->has_anchor = part->has_anchor;
 	return x;
 }
 
@@ -404,6 +407,8 @@ static const struct regexc *regexc_sequence(struct regexc_parser *p)
 		if (!x) return NULL;
 		if (regexc_quantifier(p, &min, &max)) {
 			if (x->kind == REGEXC_BEGIN || x->kind == REGEXC_END) regexc_fail(p, ST_INVALID, at, "a quantifier behind ^ or $");
+			/* Only the round at an end could match: nobody writes that, and it is easily got wrong. */
+			else if (x->has_anchor) regexc_fail(p, ST_UNSUPPORTED, at, "a quantifier over ^ or $ is not supported");
 			x = regexc_repeat(p->g, x, min, max);
 			if (!regexc_skip(p, "?") && regexc_at(p, "+")) regexc_fail(p, ST_UNSUPPORTED, p->pos, "possessive quantifiers are not supported");
 			if (regexc_quantifier(p, &min, &max)) regexc_fail(p, ST_INVALID, at, "two quantifiers in a row");

@@ -37,6 +37,7 @@ struct regexc {
 	uint32_t min, max; /* GRAM_NO_END: no limit */
 	size_t pos;        /* byte in the expression */
 	bool may_be_empty;
+	bool has_anchor;   /* ^ or $ somewhere in it */
 	bool not_empty;    /* REGEXC_RULE: the rule's text but not the empty one */
 	struct regexc_rule *rule;
 };

@@ -131,6 +131,8 @@ static const struct refusal {
 	{GRAMTRY_REGEX, "[b-a]", ST_INVALID, "backwards"},
 	{GRAMTRY_REGEX, "*a", ST_INVALID, "nothing before it"},
 	{GRAMTRY_REGEX, "a**", ST_INVALID, "two quantifiers"},
+	{GRAMTRY_REGEX, "(($a*w*)*)*S", ST_UNSUPPORTED, "over ^ or $"},
+	{GRAMTRY_REGEX, "x|(^a)?", ST_UNSUPPORTED, "over ^ or $"},
 	{GRAMTRY_REGEX, "a{3,2}", ST_INVALID, "smallest count"},
 	{GRAMTRY_REGEX, "a{1000000}", ST_LIMIT, "repetitions"},
 	{GRAMTRY_REGEX, "\\", ST_INVALID, "backslash at the end"},
