@@ -99,7 +99,7 @@ def haproxy(tmp_path):
         port = sv.free_port()
         lines = "".join("  server s%d %s%s %s\n" % (i, "unix@" if s.is_unix else "", where(s), options) for i, s in enumerate(servers))
         (folder / "cfg").write_text(
-            "global\n  stats socket %s/sock\ndefaults\n  mode http\n  timeout connect 5s\n  timeout client 120s\n  timeout server 120s\n"
+            "global\n  stats socket %s/sock\ndefaults\n  mode http\n  timeout connect 5s\n  timeout check 5s\n  timeout client 120s\n  timeout server 120s\n"
             "frontend f\n  bind 127.0.0.1:%d\n  default_backend b\nbackend b\n%s%s" % (folder, port, backend, lines))
         p = Proxy([HAPROXY, "-db", "-f", str(folder / "cfg")], port, servers[0], str(folder / "log"))
 
