@@ -2,16 +2,7 @@
 #include "common/map.h"
 
 #include "common/mem.h"
-
-/* splitmix64's finaliser: client ids differ in few low bits only. */
-static uint64_t map_mix(uint64_t x)
-{
-	x ^= x >> 30;
-	x *= 0xbf58476d1ce4e5b9ull;
-	x ^= x >> 27;
-	x *= 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
+#include "common/splitmix.h"
 
 void map_init(struct map *m)
 {
@@ -27,7 +18,7 @@ void map_release(struct map *m)
 /* The slot of the key, or the free slot where it would go. cap > 0. */
 static size_t map_slot(const struct map *m, uint64_t key)
 {
-	size_t i = map_mix(key) & (m->cap - 1);
+	size_t i = splitmix_mix(key) & (m->cap - 1);
 
 	while (m->entries[i].value && m->entries[i].key != key) i = (i + 1) & (m->cap - 1);
 	return i;
@@ -69,7 +60,7 @@ void *map_remove(struct map *m, uint64_t key)
 	value = m->entries[i].value;
 	if (!value) return NULL;
 	for (j = (i + 1) & mask; m->entries[j].value; j = (j + 1) & mask) {
-		home = map_mix(m->entries[j].key) & mask;
+		home = splitmix_mix(m->entries[j].key) & mask;
 		if (((j - home) & mask) < ((j - i) & mask)) continue; /* its home lies behind the hole */
 		m->entries[i] = m->entries[j];
 		i = j;

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/mem.h"
+#include "common/splitmix.h"
 #include "frontend/conn.h"
 #include "frontend/gen.h"
 #include "frontend/jsonread.h"
@@ -110,14 +111,9 @@ void api_release(struct api *a)
 	strbuf_release(&a->scratch);
 }
 
-/* splitmix64 */
 uint64_t api_random(struct api *a)
 {
-	uint64_t x = a->random += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
+	return splitmix_next(&a->random);
 }
 
 bool api_body(struct http_request *r, json_t **out)

@@ -9,11 +9,6 @@
 enum { AT_OPEN, AT_KEY_OR_END, AT_KEY, AT_COLON, AT_VALUE, AT_BEHIND };
 enum { KEY_OTHER, KEY_NAME, KEY_ARGS };
 
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 void jsonval_init(struct jsonval *v)
 {
 	memset(v, 0, sizeof(*v));
@@ -27,7 +22,7 @@ enum jsonval_end jsonval_feed(struct jsonval *v, char c)
 		else if (c == '"') v->in_string = false;
 		return v->in_string || v->depth > 0 ? JSONVAL_MORE : JSONVAL_LAST;
 	}
-	if (v->is_scalar) return c == ',' || c == '}' || c == ']' || is_space(c) ? JSONVAL_BEHIND : JSONVAL_MORE;
+	if (v->is_scalar) return c == ',' || c == '}' || c == ']' || calljson_is_blank(c) ? JSONVAL_BEHIND : JSONVAL_MORE;
 	if (c == '"') {
 		v->in_string = true;
 	} else if (c == '{' || c == '[') {
@@ -158,14 +153,14 @@ static enum calljson_state feed_value(struct calljson *c, char byte, struct piec
 {
 	enum jsonval_end end;
 
-	if (!c->value.begun && is_space(byte)) return CALLJSON_MORE;
+	if (!c->value.begun && calljson_is_blank(byte)) return CALLJSON_MORE;
 	if (!c->value.begun && (byte == ',' || byte == '}' || byte == ']' || byte == ':')) return CALLJSON_BAD;
 	if (c->key == KEY_ARGS && !c->value.begun && c->begun) return CALLJSON_BAD; /* a second time */
 	end = jsonval_feed(&c->value, byte);
 	if (end != JSONVAL_BEHIND) value_byte(c, byte, out);
 	if (end == JSONVAL_MORE) return CALLJSON_MORE;
 	if (value_is_read(c, out) == CALLJSON_BAD) return CALLJSON_BAD;
-	if (end == JSONVAL_LAST || is_space(byte)) return CALLJSON_MORE;
+	if (end == JSONVAL_LAST || calljson_is_blank(byte)) return CALLJSON_MORE;
 	if (byte == '}') return object_is_read(c, out);
 	c->at = AT_KEY_OR_END;
 	return byte == ',' ? CALLJSON_MORE : CALLJSON_BAD;
@@ -185,7 +180,7 @@ enum calljson_state calljson_feed(struct calljson *c, char byte, struct pieces *
 	if (!c->begun) strbuf_putc(&c->raw, byte);
 	if (c->at == AT_VALUE) return feed_value(c, byte, out);
 	if (c->at == AT_KEY) return feed_key(c, byte);
-	if (is_space(byte)) return CALLJSON_MORE;
+	if (calljson_is_blank(byte)) return CALLJSON_MORE;
 	switch (c->at) {
 	case AT_OPEN:
 		c->at = AT_KEY_OR_END;

@@ -10,6 +10,12 @@
 #include "common/strbuf.h"
 #include "frontend/pieces.h"
 
+/* White space as JSON has it. */
+static inline bool calljson_is_blank(char c)
+{
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
 /* One JSON value of any kind, recognised by its brackets and quotes alone. */
 struct jsonval {
 	uint32_t depth;

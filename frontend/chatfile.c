@@ -27,15 +27,16 @@ static int chatfile_read(struct strbuf *out, const char *path, struct errbuf *er
 int chatfile_apply(struct chat **chat, const char *value, struct errbuf *err)
 {
 	struct chat *own = NULL;
+	bool is_text = strpbrk(value, "{}\n") != NULL;
 	struct strbuf text;
 	int rc = ST_OK;
 
 	strbuf_init(&text, CHATFILE_BYTES_MAX);
-	if (strpbrk(value, "{}\n")) strbuf_puts(&text, value);
+	if (is_text) strbuf_puts(&text, value);
 	else rc = chatfile_read(&text, value, err);
 	if (rc == ST_OK) {
 		rc = chat_with_template(&own, *chat, text.data, text.len, CHAT_NEW_MODEL, err);
-		if (rc != ST_OK && !strpbrk(value, "{}\n")) err_prefix(err, rc, "%s", value);
+		if (rc != ST_OK && !is_text) err_prefix(err, rc, "%s", value);
 	}
 	strbuf_release(&text);
 	if (rc != ST_OK) return err_prefix(err, rc, "--chat-template");

@@ -80,11 +80,6 @@ void outparse_free(struct outparse *p)
 	free(p);
 }
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 /* ---- calls ---- */
 
 static uint64_t next_random(struct outparse *p)
@@ -117,8 +112,8 @@ static bool name_is_read(struct outparse *p, struct pieces *out)
 {
 	size_t from = 0, len = p->name.len;
 
-	while (from < len && is_blank(p->name.data[from])) from++;
-	while (len > from && is_blank(p->name.data[len - 1])) len--;
+	while (from < len && calljson_is_blank(p->name.data[from])) from++;
+	while (len > from && calljson_is_blank(p->name.data[len - 1])) len--;
 	if (len == from) return false;
 	p->muted = next_is_muted(p, out) || !pieces_call(out, p->name.data + from, len - from, next_random(p));
 	strbuf_reset(&p->tail);
@@ -173,7 +168,7 @@ static void feed_behind(struct outparse *p, char c, struct pieces *out)
 	size_t n = p->tail.len;
 
 	if (p->cfg.tools == OUTPARSE_TOOLS_HERMES) {
-		if (n == 0 && is_blank(c)) return;
+		if (n == 0 && calljson_is_blank(c)) return;
 		strbuf_putc(&p->tail, c);
 		if (ends_with(&p->tail, HERMES_END)) {
 			strbuf_reset(&p->tail);
@@ -190,7 +185,7 @@ static void feed_behind(struct outparse *p, char c, struct pieces *out)
 		return;
 	}
 	strbuf_putc(&p->tail, c);
-	if (is_blank(c) || c == ',' || (c == ';' && p->cfg.tools == OUTPARSE_TOOLS_LLAMA3)) return;
+	if (calljson_is_blank(c) || c == ',' || (c == ';' && p->cfg.tools == OUTPARSE_TOOLS_LLAMA3)) return;
 	if (c == ']' && p->in_list) {
 		p->in_list = false;
 		strbuf_reset(&p->tail);
@@ -205,7 +200,7 @@ static void feed_behind(struct outparse *p, char c, struct pieces *out)
 static void feed_mistral(struct outparse *p, char c, struct pieces *out)
 {
 	strbuf_putc(&p->tail, c);
-	if (is_blank(c)) return;
+	if (calljson_is_blank(c)) return;
 	if (c == '[') {
 		p->in_list = true;
 		p->state = S_BEHIND;
@@ -319,7 +314,7 @@ static void feed_byte(struct outparse *p, char c, struct pieces *out)
 /* What is certain goes out. Reasoning that was asked for is never mixed with text. */
 static void emit(struct outparse *p, const char *s, size_t len, struct pieces *out)
 {
-	while (p->trim && len > 0 && is_blank(*s)) s++, len--;
+	while (p->trim && len > 0 && calljson_is_blank(*s)) s++, len--;
 	if (len == 0) return;
 	p->trim = false;
 	if (p->state == S_REASONING) pieces_reasoning(out, s, len);
@@ -378,14 +373,14 @@ static size_t feed_text(struct outparse *p, const char *s, size_t len, struct pi
 	if (at) {
 		n = (size_t)(at - s);
 		/* Blanks in front of a call, or at the end of reasoning, say nothing. */
-		while (n > 0 && is_blank(s[n - 1])) n--;
+		while (n > 0 && calljson_is_blank(s[n - 1])) n--;
 		emit(p, s, n, out);
 		marker_found(p, marker, out);
 		return (size_t)(at - s) + strlen(marker);
 	}
 	if (marker) {
 		keep = partial_len(s, len, marker);
-		while (keep < len && is_blank(s[len - keep - 1])) keep++;
+		while (keep < len && calljson_is_blank(s[len - keep - 1])) keep++;
 	}
 	emit(p, s, len - keep, out);
 	return len - keep;
@@ -398,7 +393,7 @@ static size_t feed_start(struct outparse *p, const char *s, size_t len, struct p
 	bool may_think = p->state == S_START && p->cfg.reasoning;
 	size_t n = 0, think = strlen(THINK_BEGIN);
 
-	while (n < len && is_blank(s[n])) n++;
+	while (n < len && calljson_is_blank(s[n])) n++;
 	if (n == len) return 0;
 	if (may_think && memcmp(s + n, THINK_BEGIN, min_size(len - n, think)) == 0) {
 		if (len - n < think) return 0;
@@ -514,7 +509,7 @@ void outparse_finish(struct outparse *p, struct pieces *out)
 		size_t n = p->held.len;
 
 		/* Blanks at the end of an answer with calls stood between them. */
-		while (n > 0 && out->n_calls > 0 && is_blank(p->held.data[n - 1])) n--;
+		while (n > 0 && out->n_calls > 0 && calljson_is_blank(p->held.data[n - 1])) n--;
 		emit(p, p->held.data, n, out);
 	} else if (p->tail.len > 0 && p->state != S_DS_CALLS && !(p->state == S_BEHIND && out->n_calls > 0)) {
 		tail_to_text(p, out);
@@ -551,6 +546,6 @@ bool outparse_ends_in_reasoning(const char *prompt, size_t len)
 {
 	size_t n = strlen(THINK_BEGIN);
 
-	while (len > 0 && is_blank(prompt[len - 1])) len--;
+	while (len > 0 && calljson_is_blank(prompt[len - 1])) len--;
 	return len >= n && memcmp(prompt + len - n, THINK_BEGIN, n) == 0;
 }

@@ -7,6 +7,7 @@
 #include "common/child.h"
 #include "common/clock.h"
 #include "common/mem.h"
+#include "common/splitmix.h"
 #include "common/strbuf.h"
 #include "sluice/client.h"
 #include "sluice/clientpool.h"
@@ -44,14 +45,9 @@ struct bench_flight {
 	char error[200];
 };
 
-/* splitmix64 */
 static uint64_t bench_random(struct bench *b)
 {
-	uint64_t x = b->random += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
+	return splitmix_next(&b->random);
 }
 
 static double bench_uniform(struct bench *b)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "common/splitmix.h"
 #include "kernels/cpu.h"
 
 #include <math.h>
@@ -24,11 +25,7 @@ struct rig_rng {
 
 static inline uint32_t rig_u32(struct rig_rng *r)
 {
-	uint64_t z = r->s += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return (uint32_t)((z ^ z >> 31) >> 32);
+	return (uint32_t)(splitmix_next(&r->s) >> 32);
 }
 
 /* In [lo, hi]. */

@@ -1,4 +1,5 @@
 /* sim.c - see sim.h. Time, chance, the order of events, and the sizes of a seed. */
+#include "common/splitmix.h"
 #include "tests/sim/sim_impl.h"
 
 #include "common/mem.h"
@@ -10,13 +11,9 @@
 #define SIM_TIME_MAX   (300 * NS_PER_S)
 #define SIM_EVENTS_MAX 3000000
 
-/* splitmix64 */
 uint64_t sim_mix(uint64_t x)
 {
-	x += 0x9e3779b97f4a7c15ull;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
+	return splitmix_next(&x);
 }
 
 uint64_t sim_rand(struct sim *s, uint64_t n)

@@ -1,4 +1,5 @@
 /* tiny_llama.c - see tiny_llama.h. */
+#include "common/splitmix.h"
 #include "tests/support/tiny_llama.h"
 
 #include "common/mem.h"
@@ -40,19 +41,10 @@ void tiny_llama_init(struct tiny_llama *t)
 
 /* ---- random blocks ---- */
 
-static uint64_t tiny_llama_next(uint64_t *state)
-{
-	uint64_t x = *state += 0x9e3779b97f4a7c15ull; /* splitmix64 */
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
 /* Uniform in (-limit, limit). */
 static float tiny_llama_float(uint64_t *state, float limit)
 {
-	return ((float)(tiny_llama_next(state) >> 40) / (float)(1 << 24) - 0.5f) * 2 * limit;
+	return ((float)(splitmix_next(state) >> 40) / (float)(1 << 24) - 0.5f) * 2 * limit;
 }
 
 /* The nearest half below in magnitude; only for values whose half is normal (scales and weights here are). */
@@ -89,7 +81,7 @@ static void tiny_llama_block(uint64_t *state, enum ggtype type, float limit, uin
 		memcpy(out + at, &m, sizeof(m));
 		at += sizeof(m);
 	}
-	for (i = at; i < info->block_bytes; i++) out[i] = (uint8_t)tiny_llama_next(state);
+	for (i = at; i < info->block_bytes; i++) out[i] = (uint8_t)splitmix_next(state);
 }
 
 /* n elements (whole blocks) of the type, uniform in (-limit, limit). */
