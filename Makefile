@@ -56,7 +56,7 @@ endif
 LIBS := $(PKG_LIBS) $(LLHTTP_LIBS) -lm
 
 # One archive a folder; a program is its folder's main_*.c linked with the archives.
-FOLDERS := common proto kernels frontend executor worker sluice
+FOLDERS := common model proto kernels frontend executor worker sluice
 SRC_ALL := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.c $(d)/*/*.c)))
 MAINS := $(foreach d,$(FOLDERS),$(wildcard $(d)/main_*.c))
 LIB_SRC := $(filter-out $(MAINS),$(SRC_ALL))

@@ -41,7 +41,20 @@
 	T(TQ1_0, 34, 256, 54)      \
 	T(TQ2_0, 35, 256, 66)      \
 	T(MXFP4, 39, 32, 17)       \
-	T(NVFP4, 40, 64, 36)
+	T(NVFP4, 40, 64, 36)       \
+	GGTYPES_OURS(T)
+
+/* What no GGUF file has: numbers from GGTYPE_OURS on.
+ * F8_E4M3  one OCP float8 (E4M3FN: no infinities, 0x7f and 0xff are NaN); KV caches
+ * F8_B32   a block of a block-scaled float8 matrix: f32 scale, then 32 x F8_E4M3; value = scale * q
+ * Q4_Z     a group of a 4-bit matrix with zero points (AWQ, GPTQ): f16 d, f16 -zero (a whole number), then 16 bytes of nibbles laid
+ *          out as in Q4_0; value = d * (q - zero), exact in f32 */
+#define GGTYPES_OURS(T)            \
+	T(F8_E4M3, 1001, 1, 1)     \
+	T(F8_B32, 1002, 32, 36)    \
+	T(Q4_Z, 1003, 32, 20)
+
+#define GGTYPE_OURS 1000
 
 #define GGTYPE_AS_ENUM(name, number, len, bytes) GGTYPE_##name = number,
 enum ggtype { GGTYPES(GGTYPE_AS_ENUM) };

@@ -7,7 +7,7 @@
  * parameters that it lacks, only when the template cannot render it otherwise. */
 #include "frontend/chat.h"
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 #include "frontend/tokenizer.h"
 

@@ -8,7 +8,7 @@
 #include "frontend/front.h"
 
 #include "common/clock.h"
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "frontend/api.h"
@@ -247,7 +247,7 @@ static int front_load_tokenizer(struct front *f, const struct gguf *g, struct er
 
 	if (!path[0]) return tokenizer_from_gguf(&f->tokenizer, g, err);
 	rc = tokenizer_from_json(&f->tokenizer, path, err);
-	/* Workers count as common/modelshape.c does: the file's tokens, or the rows of its embedding. */
+	/* Workers count as model/modelshape.c does: the file's tokens, or the rows of its embedding. */
 	if (rc == ST_OK && (tokens || embed))
 		rc = tokenizer_fit(f->tokenizer, tokens ? tokens->n : embed->dims[1], gguf_shown_path(g), err);
 	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--tokenizer");

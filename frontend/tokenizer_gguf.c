@@ -5,7 +5,7 @@
  * ids against the vocabulary. The lists themselves are checked in vocab.c and bpe.c. */
 #include "frontend/tokenizer.h"
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/quote.h"

@@ -1,6 +1,6 @@
 /* vocab.c - see vocab.h.
  *
- * What tokens stand for comes from common/tokbytes.c; here are the tables that find them. The spellings of files are needed
+ * What tokens stand for comes from model/tokbytes.c; here are the tables that find them. The spellings of files are needed
  * only while merges are read. Refused: a token twice, and what tokbytes.c refuses. */
 #include "frontend/vocab.h"
 

@@ -6,8 +6,8 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
-#include "common/gguf.h"
-#include "common/tokbytes.h"
+#include "model/gguf.h"
+#include "model/tokbytes.h"
 
 struct pretok;
 struct textnorm;

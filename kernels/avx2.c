@@ -67,19 +67,24 @@ static float avx2_square_sum(const float *x, uint32_t dim)
 	return avx2_sum(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3])));
 }
 
-void avx2_rms_norm(float *out, const float *x, const float *w, uint32_t dim, float eps)
+CPU_INLINE __m256 avx2_norm_lanes(__m256 out, __m256 x, __m256 scale, const float *w, __m256i mask, bool accumulate)
+{
+	__m256 v = _mm256_mul_ps(x, scale);
+
+	if (w) v = _mm256_mul_ps(v, _mm256_maskload_ps(w, mask));
+	return accumulate ? _mm256_add_ps(out, v) : v;
+}
+
+void avx2_norm(float *out, const float *x, const float *w, uint32_t dim, float eps, bool accumulate)
 {
 	__m256 scale = _mm256_set1_ps(1.0f / sqrtf(avx2_square_sum(x, dim) / (float)dim + eps));
-	uint32_t i = 0;
 
-	for (; i + 8 <= dim; i += 8)
-		_mm256_storeu_ps(out + i,
-				 _mm256_mul_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), scale), _mm256_loadu_ps(w + i)));
-	if (i < dim) {
-		__m256i mask = avx2_mask(dim - i);
-		__m256 v = _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), scale);
+	for (uint32_t i = 0; i < dim; i += 8) {
+		__m256i mask = avx2_mask(min_u32(8, dim - i));
+		__m256 was = accumulate ? _mm256_maskload_ps(out + i, mask) : scale;
+		__m256 v = avx2_norm_lanes(was, _mm256_maskload_ps(x + i, mask), scale, w ? w + i : NULL, mask, accumulate);
 
-		_mm256_maskstore_ps(out + i, mask, _mm256_mul_ps(v, _mm256_maskload_ps(w + i, mask)));
+		_mm256_maskstore_ps(out + i, mask, v);
 	}
 }
 
@@ -90,7 +95,7 @@ CPU_INLINE __m256 avx2_silu(__m256 gate, __m256 up)
 	return _mm256_mul_ps(_mm256_div_ps(gate, _mm256_add_ps(_mm256_set1_ps(1.0f), e)), up);
 }
 
-void avx2_silu_mul(float *out, const float *gate, const float *up, size_t len)
+static void avx2_glu_silu(float *out, const float *gate, const float *up, size_t len)
 {
 	size_t i = 0;
 
@@ -102,6 +107,14 @@ void avx2_silu_mul(float *out, const float *gate, const float *up, size_t len)
 		_mm256_maskstore_ps(out + i, mask,
 				    avx2_silu(_mm256_maskload_ps(gate + i, mask), _mm256_maskload_ps(up + i, mask)));
 	}
+}
+
+void avx2_glu(float *out, const float *gate, const float *up, size_t len, enum kglu kind, float limit)
+{
+	if (kind == KGLU_SILU)
+		avx2_glu_silu(out, gate, up, len);
+	else
+		cpu_level_ref.glu(out, gate, up, len, kind, limit);
 }
 
 /* Pairs (2i, 2i + 1): 4 of them in a vector. */
@@ -171,9 +184,9 @@ static void avx2_store_f16(uint16_t *dst, size_t step, const float *x, uint32_t 
 	}
 }
 
-void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot, uint32_t kv_heads,
-		   uint32_t head_dim)
+void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot)
 {
+	uint32_t kv_heads = kv->kv_heads, head_dim = kv->k_dim;
 	size_t offset = slot % KBLOCK_LEN;
 
 	for (uint32_t h = 0; h < kv_heads; h++, k += head_dim, v += head_dim) {
@@ -268,8 +281,8 @@ const struct cpu_level cpu_level_avx2 = {
 	.layout = CPU_LAYOUT_GROUPS8,
 	.quantize = avx2_quantize,
 	.product = avx2_product,
-	.rms_norm = avx2_rms_norm,
-	.silu_mul = avx2_silu_mul,
+	.norm = avx2_norm,
+	.glu = avx2_glu,
 	.rope = avx2_rope,
 	.kv_store = avx2_kv_store,
 	.attention = avx2_attention,

@@ -5,11 +5,10 @@
 #include "kernels/cpu.h"
 
 void avx2_quantize(struct cpu_xq out, const float *x, uint32_t cols);
-void avx2_rms_norm(float *out, const float *x, const float *w, uint32_t dim, float eps);
-void avx2_silu_mul(float *out, const float *gate, const float *up, size_t len);
+void avx2_norm(float *out, const float *x, const float *w, uint32_t dim, float eps, bool accumulate);
+void avx2_glu(float *out, const float *gate, const float *up, size_t len, enum kglu kind, float limit);
 void avx2_rope(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
-void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot, uint32_t kv_heads,
-		   uint32_t head_dim);
+void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot);
 void avx2_attention(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head, uint32_t head_end,
 		    float *scratch);
 bool avx2_best(const float *x, uint32_t n, uint32_t *best);

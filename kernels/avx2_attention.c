@@ -135,14 +135,14 @@ CPU_INLINE void avx2_tile_queries(const struct cpu_attention *a, struct avx2_que
 	const void *k = a->kv.k, *v = a->kv.v;
 	uint32_t i = 0;
 
-	for (; i + 4 <= n; i += 4) avx2_scores(qs + i, 4, k, at, a->head_dim, f16);
-	if (n - i == 3) avx2_scores(qs + i, 3, k, at, a->head_dim, f16);
-	if (n - i == 2) avx2_scores(qs + i, 2, k, at, a->head_dim, f16);
-	if (n - i == 1) avx2_scores(qs + i, 1, k, at, a->head_dim, f16);
-	for (i = 0; i < n; i++) avx2_softmax_tile(qs[i], n_valid, a->scale);
-	for (i = 0; i + 3 <= n; i += 3) avx2_values_all(qs + i, 3, v, at, a->head_dim, n_valid, f16);
-	if (n - i == 2) avx2_values_all(qs + i, 2, v, at, a->head_dim, n_valid, f16);
-	if (n - i == 1) avx2_values_all(qs + i, 1, v, at, a->head_dim, n_valid, f16);
+	for (; i + 4 <= n; i += 4) avx2_scores(qs + i, 4, k, at, a->kv.k_dim, f16);
+	if (n - i == 3) avx2_scores(qs + i, 3, k, at, a->kv.k_dim, f16);
+	if (n - i == 2) avx2_scores(qs + i, 2, k, at, a->kv.k_dim, f16);
+	if (n - i == 1) avx2_scores(qs + i, 1, k, at, a->kv.k_dim, f16);
+	for (i = 0; i < n; i++) avx2_softmax_tile(qs[i], n_valid, a->a.scale);
+	for (i = 0; i + 3 <= n; i += 3) avx2_values_all(qs + i, 3, v, at, a->kv.k_dim, n_valid, f16);
+	if (n - i == 2) avx2_values_all(qs + i, 2, v, at, a->kv.k_dim, n_valid, f16);
+	if (n - i == 1) avx2_values_all(qs + i, 1, v, at, a->kv.k_dim, n_valid, f16);
 }
 
 static void avx2_tile_f16(const struct cpu_attention *a, struct avx2_query *const *qs, uint32_t n, size_t at,
@@ -160,7 +160,7 @@ static void avx2_tile_kv32(const struct cpu_attention *a, struct avx2_query *con
 /* A tile's 2 KiB pieces lie far from each other: the processor's own prefetching would see every one too late. */
 static void avx2_prefetch_tile(const struct cpu_attention *a, size_t at)
 {
-	size_t elem = a->kv.type == GGTYPE_F16 ? 2 : 4, bytes = elem * KBLOCK_LEN * a->head_dim;
+	size_t elem = a->kv.type == GGTYPE_F16 ? 2 : 4, bytes = elem * KBLOCK_LEN * a->kv.k_dim;
 	const char *k = (const char *)a->kv.k + at * elem, *v = (const char *)a->kv.v + at * elem;
 
 	for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(k + i, _MM_HINT_T0);
@@ -169,7 +169,7 @@ static void avx2_prefetch_tile(const struct cpu_attention *a, size_t at)
 
 static size_t avx2_tile_at(const struct cpu_attention *a, const uint32_t *blocks, uint32_t kv_head, uint32_t pos)
 {
-	return ((size_t)blocks[pos / KBLOCK_LEN] * a->kv_heads + kv_head) * KBLOCK_LEN * a->head_dim;
+	return ((size_t)blocks[pos / KBLOCK_LEN] * a->kv.kv_heads + kv_head) * KBLOCK_LEN * a->kv.k_dim;
 }
 
 /* All tiles for queries [0, n), which share a sequence and a kv head. */
@@ -207,7 +207,7 @@ static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query
 	for (uint32_t i = 0; i < n; i++) {
 		float inv = 1.0f / qs[i].sum;
 
-		for (uint32_t d = 0; d < a->head_dim; d++) qs[i].out[d] = qs[i].o[d] * inv;
+		for (uint32_t d = 0; d < a->kv.k_dim; d++) qs[i].out[d] = qs[i].o[d] * inv;
 	}
 }
 
@@ -215,7 +215,7 @@ void avx2_attention(const struct cpu_attention *a, uint32_t token, uint32_t toke
 		    float *scratch)
 {
 	const uint32_t *blocks = a->b.block_tables + (size_t)a->b.seq_ix[token] * a->b.blocks_max;
-	uint32_t o_len = (uint32_t)align_up(a->head_dim, 16), n = 0;
+	uint32_t o_len = (uint32_t)align_up(a->kv.k_dim, 16), n = 0;
 	struct avx2_query qs[CPU_ATTN_QUERIES];
 	float *terms = scratch + (size_t)CPU_ATTN_QUERIES * o_len;
 
@@ -223,15 +223,15 @@ void avx2_attention(const struct cpu_attention *a, uint32_t token, uint32_t toke
 		for (uint32_t h = head; h < head_end; h++) {
 			struct avx2_query *q = &qs[n];
 
-			q->q = a->q + (size_t)t * a->ld_q + (size_t)h * a->head_dim;
-			q->out = a->out + ((size_t)t * a->heads + h) * a->head_dim;
+			q->q = a->a.q + (size_t)t * a->a.ld_q + (size_t)h * a->kv.k_dim;
+			q->out = a->a.out + (size_t)t * a->a.ld_out + (size_t)h * a->kv.v_dim;
 			q->o = memset(scratch + (size_t)n * o_len, 0, o_len * sizeof(float));
 			q->p = terms + (size_t)n * KBLOCK_LEN;
 			q->max = -INFINITY;
 			q->sum = 0;
 			q->n_positions = a->b.positions[t] + 1;
 			if (++n < CPU_ATTN_QUERIES && !(t + 1 == token_end && h + 1 == head_end)) continue;
-			avx2_attention_pass(a, qs, n, blocks, head / (a->heads / a->kv_heads));
+			avx2_attention_pass(a, qs, n, blocks, head / (a->a.heads / a->kv.kv_heads));
 			n = 0;
 		}
 	}

@@ -86,13 +86,9 @@ struct cpu_product {
 };
 
 struct cpu_attention {
-	float *out;
-	const float *q;
-	uint32_t ld_q;
+	struct kattn a; /* its kv points to the copy below while a level works on it */
 	struct kkv kv;
-	struct kbatch b;
-	uint32_t heads, kv_heads, head_dim;
-	float scale;
+	struct kbatch b; /* with the block tables of the layer's group */
 };
 
 /* Arithmetic of one level; every function works on the calling thread alone. */
@@ -102,11 +98,11 @@ struct cpu_level {
 	void (*quantize)(struct cpu_xq out, const float *x, uint32_t cols);
 	/* Rows [row, row_end) of o->out for all n rows of x; row is a multiple of CPU_UNIT_ROWS. */
 	void (*product)(const struct cpu_product *p, uint32_t row, uint32_t row_end);
-	void (*rms_norm)(float *out, const float *x, const float *w, uint32_t dim, float eps);
-	void (*silu_mul)(float *out, const float *gate, const float *up, size_t len);
+	/* One group of a row; w may be NULL. */
+	void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float eps, bool accumulate);
+	void (*glu)(float *out, const float *gate, const float *up, size_t len, enum kglu kind, float limit);
 	void (*rope)(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
-	void (*kv_store)(const struct kkv *kv, const float *k, const float *v, uint32_t slot, uint32_t kv_heads,
-			 uint32_t head_dim);
+	void (*kv_store)(const struct kkv *kv, const float *k, const float *v, uint32_t slot);
 	/* Heads [head, head_end), which share one kv head, of tokens [token, token_end), which belong to one sequence.
 	 */
 	void (*attention)(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head,
@@ -144,13 +140,9 @@ struct cpu_op {
 			float *out;
 			struct kmat table;
 			const uint32_t *ids;
+			float scale;
 		} embed;
-		struct {
-			float *out;
-			const float *x, *w;
-			uint32_t dim;
-			float eps;
-		} norm;
+		struct knorm norm;
 		struct {
 			const float *x;
 			uint32_t ld_x, cols;
@@ -175,7 +167,7 @@ struct cpu_op {
 			struct kkv kv;
 			const float *k, *v;
 			const uint32_t *slots;
-			uint32_t ld, kv_heads, head_dim;
+			uint32_t ld_k, ld_v;
 		} kv_store;
 		struct {
 			struct cpu_attention a;
@@ -186,7 +178,9 @@ struct cpu_op {
 			float *out;
 			const float *gate, *up;
 			size_t len;
-		} silu;
+			enum kglu kind;
+			float limit;
+		} glu;
 		struct {
 			float *out;
 			const float *x;
@@ -251,27 +245,28 @@ void *cpu_pages_alloc(size_t bytes);
 void cpu_pages_free(void *ptr, size_t bytes);
 
 /* The operations of kernels.h but for `name`, for a level's table. */
-#define CPU_OPS(level_name)                                                                                      \
-	{                                                                                                        \
-		.name = level_name, .mat_bytes = cpu_mat_bytes, .mat_load = cpu_mat_load, .embed = cpu_embed,    \
-		.rms_norm = cpu_rms_norm, .matmul = cpu_matmul, .rope = cpu_rope, .kv_store = cpu_kv_store,      \
-		.attention = cpu_attention, .silu_mul = cpu_silu_mul, .gather = cpu_gather, .sample = cpu_sample \
+#define CPU_OPS(level_name)                                                                                             \
+	{                                                                                                               \
+		.name = level_name, .mat_bytes = cpu_mat_bytes, .mat_init = cpu_mat_init, .mat_put = cpu_mat_put,       \
+		.mat_view = cpu_mat_view, .embed = cpu_embed, .norm = cpu_norm, .matmul = cpu_matmul, .rope = cpu_rope, \
+		.kv_store = cpu_kv_store, .attention = cpu_attention, .glu = cpu_glu, .gather = cpu_gather,             \
+		.sample = cpu_sample                                                                                    \
 	}
 
 size_t cpu_mat_bytes(struct kdev *d, enum ggtype type, uint32_t rows, uint32_t cols);
-void cpu_mat_load(struct kdev *d, struct kmat *m, void *dst, enum ggtype type, uint32_t rows, uint32_t cols,
-		  const void *src);
-void cpu_embed(struct kdev *d, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n);
-void cpu_rms_norm(struct kdev *d, float *out, const float *x, const float *w, uint32_t n, uint32_t dim, float eps);
+void cpu_mat_init(struct kdev *d, struct kmat *m, void *dst, enum ggtype type, uint32_t rows, uint32_t cols);
+void cpu_mat_put(struct kdev *d, const struct kmat *m, uint32_t row, uint32_t n, const void *src);
+bool cpu_mat_view(struct kdev *d, struct kmat *m, enum ggtype type, uint32_t rows, uint32_t cols, const void *src);
+void cpu_embed(struct kdev *d, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n, float scale);
+void cpu_norm(struct kdev *d, const struct knorm *a, uint32_t n);
 void cpu_matmul(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs,
 		uint32_t n_outs);
 void cpu_rope(struct kdev *d, float *x, uint32_t ld_x, const uint32_t *positions, uint32_t n, uint32_t n_heads,
 	      uint32_t head_dim, uint32_t rot_dim, const float *cos_sin, enum krope style);
-void cpu_kv_store(struct kdev *d, const struct kkv *kv, const float *k, const float *v, uint32_t ld,
-		  const uint32_t *slots, uint32_t n, uint32_t kv_heads, uint32_t head_dim);
-void cpu_attention(struct kdev *d, float *out, const float *q, uint32_t ld_q, const struct kkv *kv,
-		   const struct kbatch *b, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, float scale);
-void cpu_silu_mul(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim);
+void cpu_kv_store(struct kdev *d, const struct kkv *kv, const float *k, uint32_t ld_k, const float *v, uint32_t ld_v,
+		  const uint32_t *slots, uint32_t n);
+void cpu_attention(struct kdev *d, const struct kattn *a, const struct kbatch *b);
+void cpu_glu(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim, enum kglu kind, float limit);
 void cpu_gather(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
 void cpu_sample(struct kdev *d, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
 		const struct ksample *params, const uint32_t *extra);

@@ -12,7 +12,7 @@
 #define CPU_SOLO_FLOATS  8192 /* about 1 us of a light operation; a barrier costs 0.3 to 1 us */
 #define CPU_ALONE_FLOATS 8192 /* activations that each thread quantizes for itself rather than wait for a shared copy \
 			       */
-#define CPU_SILU_ITEM 256
+#define CPU_GLU_ITEM 256
 
 static bool cpu_is_solo(uint64_t n, uint64_t width)
 {
@@ -34,15 +34,26 @@ size_t cpu_mat_bytes(struct kdev *base, enum ggtype type, uint32_t rows, uint32_
 	return pack_bytes(cpu_mat_layout(cpu_dev_of(base), type), type, rows, cols);
 }
 
-void cpu_mat_load(struct kdev *base, struct kmat *m, void *dst, enum ggtype type, uint32_t rows, uint32_t cols,
-		  const void *src)
+void cpu_mat_init(struct kdev *base, struct kmat *m, void *dst, enum ggtype type, uint32_t rows, uint32_t cols)
 {
 	enum cpu_layout layout = cpu_mat_layout(cpu_dev_of(base), type);
 
 	CHECK(kdequant_supported(type));
-	pack_load(dst, layout, type, rows, cols, src);
 	*m = (struct kmat){.type = type, .rows = rows, .cols = cols, .data = dst, .layout = layout};
 	m->bytes = pack_bytes(layout, type, rows, cols);
+}
+
+void cpu_mat_put(struct kdev *base, const struct kmat *m, uint32_t row, uint32_t n, const void *src)
+{
+	CHECK(row % KMAT_PUT_ROWS == 0 && n <= m->rows - row && (n % KMAT_PUT_ROWS == 0 || row + n == m->rows));
+	pack_load((char *)m->data + row * ggtype_row_bytes(m->type, m->cols), (enum cpu_layout)m->layout, m->type, n, m->cols, src);
+}
+
+bool cpu_mat_view(struct kdev *base, struct kmat *m, enum ggtype type, uint32_t rows, uint32_t cols, const void *src)
+{
+	if (!kdequant_supported(type) || cpu_mat_layout(cpu_dev_of(base), type) != CPU_LAYOUT_ROWS) return false;
+	cpu_mat_init(base, m, (void *)(uintptr_t)src, type, rows, cols);
+	return true;
 }
 
 static void cpu_run_embed(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
@@ -50,18 +61,23 @@ static void cpu_run_embed(struct cpu_thread *t, struct cpu_op *op, uint32_t begi
 	const struct kmat *table = &op->u.embed.table;
 
 	for (uint32_t i = begin; i < end; i++) {
+		float *out = op->u.embed.out + (size_t)i * table->cols;
+
 		CHECK(op->u.embed.ids[i] < table->rows);
-		pack_row(table, op->u.embed.ids[i], op->u.embed.out + (size_t)i * table->cols);
+		pack_row(table, op->u.embed.ids[i], out);
+		if (op->u.embed.scale == 1) continue;
+		for (uint32_t c = 0; c < table->cols; c++) out[c] *= op->u.embed.scale;
 	}
 }
 
-void cpu_embed(struct kdev *base, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n)
+void cpu_embed(struct kdev *base, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n, float scale)
 {
 	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_embed, n, cpu_is_solo(n, table->cols));
 
 	op->u.embed.out = out;
 	op->u.embed.table = *table;
 	op->u.embed.ids = ids;
+	op->u.embed.scale = scale;
 }
 
 /* --- products --- */
@@ -158,24 +174,22 @@ void cpu_matmul(struct kdev *base, const float *x, uint32_t ld_x, uint32_t n, co
 
 /* --- rows --- */
 
-static void cpu_run_rms_norm(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
+static void cpu_run_norm(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
 {
-	uint32_t dim = op->u.norm.dim;
+	const struct knorm *a = &op->u.norm;
 
 	for (size_t i = begin; i < end; i++)
-		t->dev->level->rms_norm(op->u.norm.out + i * dim, op->u.norm.x + i * dim, op->u.norm.w, dim,
-					op->u.norm.eps);
+		for (size_t g = 0; g < a->groups; g++)
+			t->dev->level->norm(a->out + i * a->ld_out + g * a->dim, a->x + i * a->ld_x + g * a->dim, a->w, a->dim, a->eps,
+					    a->accumulate);
 }
 
-void cpu_rms_norm(struct kdev *base, float *out, const float *x, const float *w, uint32_t n, uint32_t dim, float eps)
+void cpu_norm(struct kdev *base, const struct knorm *a, uint32_t n)
 {
-	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_rms_norm, n, cpu_is_solo(n, dim));
+	struct cpu_op *op =
+		cpu_stream_push(cpu_dev_of(base), cpu_run_norm, n, cpu_is_solo(n, (uint64_t)a->groups * a->dim));
 
-	op->u.norm.out = out;
-	op->u.norm.x = x;
-	op->u.norm.w = w;
-	op->u.norm.dim = dim;
-	op->u.norm.eps = eps;
+	op->u.norm = *a;
 }
 
 static void cpu_run_rope(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
@@ -207,23 +221,26 @@ void cpu_rope(struct kdev *base, float *x, uint32_t ld_x, const uint32_t *positi
 	op->u.rope.style = style;
 }
 
-static void cpu_run_silu_mul(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
+static void cpu_run_glu(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
 {
-	size_t from = (size_t)begin * CPU_SILU_ITEM;
-	size_t to = min_size((size_t)end * CPU_SILU_ITEM, op->u.silu.len);
+	size_t from = (size_t)begin * CPU_GLU_ITEM;
+	size_t to = min_size((size_t)end * CPU_GLU_ITEM, op->u.glu.len);
 
-	t->dev->level->silu_mul(op->u.silu.out + from, op->u.silu.gate + from, op->u.silu.up + from, to - from);
+	t->dev->level->glu(op->u.glu.out + from, op->u.glu.gate + from, op->u.glu.up + from, to - from, op->u.glu.kind,
+			   op->u.glu.limit);
 }
 
-void cpu_silu_mul(struct kdev *base, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim)
+void cpu_glu(struct kdev *base, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim, enum kglu kind, float limit)
 {
 	uint64_t len = (uint64_t)n * dim;
-	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_silu_mul, div_up(len, CPU_SILU_ITEM), false);
+	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_glu, div_up(len, CPU_GLU_ITEM), false);
 
-	op->u.silu.out = out;
-	op->u.silu.gate = gate;
-	op->u.silu.up = up;
-	op->u.silu.len = len;
+	op->u.glu.out = out;
+	op->u.glu.gate = gate;
+	op->u.glu.up = up;
+	op->u.glu.len = len;
+	op->u.glu.kind = kind;
+	op->u.glu.limit = limit;
 }
 
 static void cpu_run_gather(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
@@ -248,28 +265,26 @@ void cpu_gather(struct kdev *base, float *out, const float *x, const uint32_t *r
 
 static void cpu_run_kv_store(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
 {
-	for (uint32_t i = begin; i < end; i++) {
-		size_t at = (size_t)i * op->u.kv_store.ld;
+	for (size_t i = begin; i < end; i++) {
+		const float *v = op->u.kv_store.v ? op->u.kv_store.v + i * op->u.kv_store.ld_v : NULL;
 
-		t->dev->level->kv_store(&op->u.kv_store.kv, op->u.kv_store.k + at, op->u.kv_store.v + at,
-					op->u.kv_store.slots[i], op->u.kv_store.kv_heads, op->u.kv_store.head_dim);
+		t->dev->level->kv_store(&op->u.kv_store.kv, op->u.kv_store.k + i * op->u.kv_store.ld_k, v, op->u.kv_store.slots[i]);
 	}
 }
 
-void cpu_kv_store(struct kdev *base, const struct kkv *kv, const float *k, const float *v, uint32_t ld,
-		  const uint32_t *slots, uint32_t n, uint32_t kv_heads, uint32_t head_dim)
+void cpu_kv_store(struct kdev *base, const struct kkv *kv, const float *k, uint32_t ld_k, const float *v, uint32_t ld_v,
+		  const uint32_t *slots, uint32_t n)
 {
 	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_kv_store, n,
-					    cpu_is_solo(n, (uint64_t)kv_heads * head_dim * 2));
+					    cpu_is_solo(n, (uint64_t)kv->kv_heads * (kv->k_dim + kv->v_dim)));
 
-	CHECK(kv->type == GGTYPE_F16 || kv->type == GGTYPE_F32);
+	CHECK(kkv_type_built(kv->type) && kv->latent == !v);
 	op->u.kv_store.kv = *kv;
 	op->u.kv_store.k = k;
 	op->u.kv_store.v = v;
 	op->u.kv_store.slots = slots;
-	op->u.kv_store.ld = ld;
-	op->u.kv_store.kv_heads = kv_heads;
-	op->u.kv_store.head_dim = head_dim;
+	op->u.kv_store.ld_k = ld_k;
+	op->u.kv_store.ld_v = ld_v;
 }
 
 /* Tokens [token, token_end) of one kv head's query heads, cut where the sequence changes. */
@@ -289,7 +304,7 @@ static void cpu_run_attention(struct cpu_thread *t, struct cpu_op *op, uint32_t 
 {
 	const struct cpu_attention *a = &op->u.attention.a;
 	uint32_t heads = op->u.attention.heads_item, tokens = op->u.attention.tokens_item;
-	uint32_t n_heads_items = a->heads / heads;
+	uint32_t n_heads_items = a->a.heads / heads;
 
 	for (uint32_t i = begin; i < end; i++) {
 		uint32_t token = i / n_heads_items * tokens, head = i % n_heads_items * heads;
@@ -298,23 +313,23 @@ static void cpu_run_attention(struct cpu_thread *t, struct cpu_op *op, uint32_t 
 	}
 }
 
-void cpu_attention(struct kdev *base, float *out, const float *q, uint32_t ld_q, const struct kkv *kv,
-		   const struct kbatch *b, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, float scale)
+void cpu_attention(struct kdev *base, const struct kattn *a, const struct kbatch *b)
 {
 	struct cpu_dev *d = cpu_dev_of(base);
-	uint32_t group = heads / kv_heads;
+	uint32_t kv_heads = a->kv->kv_heads, group = a->heads / kv_heads;
 	uint64_t pairs = (uint64_t)b->n_tokens * kv_heads;
 	/* Long prompts share the loads of K and V between tokens; few tokens are cut finer, so that all threads have
 	 * work. */
 	uint32_t tokens = (uint32_t)min_u64(CPU_ATTN_TOKENS, max_u64(1, pairs / (d->opts.n_threads * 8)));
 	uint32_t heads_item = pairs < d->opts.n_threads ? 1 : group;
-	uint64_t n_items = div_up(b->n_tokens, tokens) * (heads / heads_item);
+	uint64_t n_items = div_up(b->n_tokens, tokens) * (a->heads / heads_item);
 	struct cpu_op *op;
 
-	CHECK(heads % kv_heads == 0 && (kv->type == GGTYPE_F16 || kv->type == GGTYPE_F32));
-	cpu_dev_need(d, (size_t)CPU_ATTN_QUERIES * (align_up(head_dim, 16) + 2 * KBLOCK_LEN + 16) * sizeof(float));
+	CHECK(a->heads % kv_heads == 0 && kkv_type_built(a->kv->type));
+	cpu_dev_need(d, (size_t)CPU_ATTN_QUERIES * (align_up(a->kv->v_dim, 16) + 2 * KBLOCK_LEN + 16) * sizeof(float));
 	op = cpu_stream_push(d, cpu_run_attention, n_items, false);
-	op->u.attention.a = (struct cpu_attention){out, q, ld_q, *kv, *b, heads, kv_heads, head_dim, scale};
+	op->u.attention.a = (struct cpu_attention){.a = *a, .kv = *a->kv, .b = *b};
+	if (a->block_tables) op->u.attention.a.b.block_tables = a->block_tables;
 	op->u.attention.tokens_item = tokens;
 	op->u.attention.heads_item = heads_item;
 }

@@ -23,7 +23,8 @@
 #include "common/errbuf.h"
 #include "common/ggtype.h"
 
-#define KBLOCK_LEN 16 /* tokens a KV block; also the attention tile */
+#define KBLOCK_LEN    16 /* tokens a KV block; also the attention tile */
+#define KMAT_PUT_ROWS 16 /* rows that mat_put takes together */
 
 /* How inputs of quantized products are treated. */
 enum kact {
@@ -44,13 +45,28 @@ struct kmat {
 	uint32_t layout; /* private to the device */
 };
 
-/* KV cache of one layer, of `type` (F16 or F32); both take n_blocks * kv_heads * KBLOCK_LEN * head_dim elements.
- * V: (n_blocks, kv_heads, KBLOCK_LEN, head_dim). K is transposed within its block, (n_blocks, kv_heads, head_dim,
- * KBLOCK_LEN), so that a vector holds one dimension of the tile's positions and scores need no sums across lanes. */
+/* KV cache of one layer, for n_blocks blocks of KBLOCK_LEN positions.
+ * K is transposed within its block, (n_blocks, kv_heads, k_dim, KBLOCK_LEN), so that a vector holds one dimension of the tile's
+ * positions and scores need no sums across lanes. V: (n_blocks, kv_heads, KBLOCK_LEN, v_dim).
+ * latent (MLA): there is no V, the first v_dim dimensions of K are the values too; kv_heads is 1.
+ * type: F16, BF16, F32; F8_E4M3 (rounded to nearest even, saturated at 448; scale 1); I8: rounded to nearest, with a scale (amax / 127)
+ * for each position and head: k_scale and v_scale (n_blocks, kv_heads, KBLOCK_LEN) f32; latent has k_scale alone. */
 struct kkv {
-	void *k, *v; /* device */
+	void *k, *v;              /* device; v is NULL when latent */
+	float *k_scale, *v_scale; /* device, I8 only */
 	enum ggtype type;
+	uint32_t kv_heads, k_dim, v_dim;
+	bool latent;
 };
+
+/* Bytes of one block, scales included, as kkv_place() lays it out. The layout of a layer's memory: K of all blocks, V, then the
+ * scales, each 64-byte aligned. */
+size_t kkv_bytes(const struct kkv *kv, uint32_t n_blocks);
+/* Bytes of KBLOCK_LEN positions without any rounding to 64: what one more block costs. */
+size_t kkv_block_bytes(const struct kkv *kv);
+/* Sets the pointers for memory at base (kkv_bytes() long, 64-byte aligned). */
+void kkv_place(struct kkv *kv, void *base, uint32_t n_blocks);
+bool kkv_type_built(enum ggtype type);
 
 /* A ragged batch of n_tokens query tokens of n_seqs sequences; mixed prefill and decode. All arrays in device memory.
  */
@@ -62,6 +78,12 @@ struct kbatch {
 	const uint32_t *slots;        /* (n_tokens) where its K and V go: block * KBLOCK_LEN + offset */
 	const uint32_t *block_tables; /* (n_seqs, blocks_max) block numbers by position / KBLOCK_LEN */
 	uint32_t blocks_max;
+	/* The same of layers with a window, when these have blocks of their own; NULL: they share the ones above. Blocks that lie before
+	 * every window may be anything. */
+	const uint32_t *window_slots, *window_tables;
+	/* Tokens of one sequence lie together and in order of their positions, without a gap. */
+	const uint32_t *seq_starts; /* (n_seqs + 1) token rows: sequence s has [seq_starts[s], seq_starts[s + 1]) */
+	const uint32_t *states;     /* (n_seqs) which state of recurrent layers is the sequence's own */
 	uint32_t n_out;           /* rows whose logits or last states are wanted */
 	const uint32_t *out_rows; /* (n_out) token rows; NULL: all n_tokens, in order */
 };
@@ -76,6 +98,116 @@ struct kmat_out {
 	uint32_t ld_out; /* floats between rows of out */
 	const float *bias;
 	bool accumulate;
+};
+
+/* out (n, groups * dim) = x / sqrt(mean of x^2 over the group + eps) * w; with accumulate, added to out. Row i's group g begins at
+ * x + i * ld_x + g * dim; all groups share w (dim), NULL: ones. out may be x. */
+struct knorm {
+	float *out;
+	uint32_t ld_out;
+	const float *x;
+	uint32_t ld_x;
+	const float *w;
+	uint32_t groups, dim;
+	float eps;
+	bool accumulate;
+};
+
+/* Causal attention of each token over positions max(0, p - window + 1) .. p of its own sequence, p being its own position.
+ * score = softcap(scale * q k) (softcap(x) = cap * tanh(x / cap); 0: none), softmax over the positions, and, with sinks (heads), one
+ * more term exp(sinks[h]) in the sum, which has no value. Query head h reads kv head h / (heads / kv_heads).
+ * Tiles lie at multiples of KBLOCK_LEN from position 0, also with a window. */
+struct kattn {
+	float *out; /* (n_tokens, heads * v_dim) */
+	uint32_t ld_out;
+	const float *q; /* (n_tokens, heads * k_dim) */
+	uint32_t ld_q;
+	const struct kkv *kv;
+	uint32_t heads;
+	uint32_t window; /* positions seen, its own included; 0: all */
+	float scale, softcap;
+	const float *sinks; /* (heads) or NULL */
+	const uint32_t *block_tables; /* of this layer's KV group; NULL: the batch's own */
+};
+
+/* How a gate g and an up-projection u become one: silu(g) * u; gelu_tanh(g) * u; and gpt-oss' own: with limit L,
+ * g' = min(g, L), u' = clamp(u, -L, L): g' * sigmoid(1.702 g') * (u' + 1). */
+enum kglu { KGLU_SILU, KGLU_GELU_TANH, KGLU_OAI };
+
+/* out (n, dim) = x * sigmoid(gate); gate is (n, dim) or, with gate_dim 1, (n, 1). accumulate adds to out. out may be x. */
+struct ksigmoid {
+	float *out;
+	uint32_t ld_out;
+	const float *x;
+	uint32_t ld_x;
+	const float *gate;
+	uint32_t ld_gate, gate_dim, dim;
+	bool accumulate;
+};
+
+enum kroute_kind {
+	KROUTE_SOFTMAX,      /* probabilities over all experts, then the k best */
+	KROUTE_SOFTMAX_TOPK, /* the k best logits, then softmax over these */
+	KROUTE_SIGMOID
+};
+
+/* Chooses k of n_experts for each of n rows and sorts the (row, choice) pairs by expert, so that an expert's rows lie together.
+ * Choosing: by score, lowest expert first on a tie; with a correction (n_experts) by score + correction, the score itself stays the
+ * weight. n_groups > 1: only experts of the groups_used best groups count; a group's rank is the sum of its two best scores (with a
+ * correction), else its best one (DeepSeek-V3 and V2). Then norm: weights are divided by their sum (+ 1e-20 with KROUTE_SIGMOID); then
+ * times scale. */
+struct kroute {
+	const float *logits; /* (n, n_experts) */
+	const float *correction;
+	uint32_t n, n_experts, k, n_groups, groups_used;
+	enum kroute_kind kind;
+	bool norm;
+	float scale;
+	/* Out, device: */
+	float *weights;   /* (n, k) in the order of choice */
+	uint32_t *tokens; /* (n * k) sorted place -> row */
+	uint32_t *places; /* (n, k) -> sorted place; ascending in the row within an expert */
+	uint32_t *starts; /* (n_experts + 1) places of each expert */
+};
+
+/* out (n_rows, w->rows) of sorted rows: rows [starts[e], starts[e + 1]) go through w[e]; all w have the same sizes. */
+struct kexpert_out {
+	const struct kmat *w; /* (n_experts); host memory that stays */
+	float *out;
+	uint32_t ld_out;
+	const float *bias; /* (n_experts, w->rows) or NULL */
+};
+
+/* Causal depthwise convolution over each sequence, then silu: out[t][c] = silu(sum over j < width of w[c][j] * x[t - width + 1 + j][c]).
+ * What lies before position 0 is 0; what lies before the batch's first token of a sequence is in its state, (width - 1, channels) f32,
+ * which is brought up to date. States begin anew at position 0, whatever they hold. */
+struct kconv {
+	float *out;
+	uint32_t ld_out;
+	const float *x;
+	uint32_t ld_x;
+	const float *w; /* (channels, width) */
+	uint32_t channels, width; /* width <= KCONV_WIDTH_MAX */
+	float *state; /* state s begins at state + s * state_step floats */
+	size_t state_step;
+};
+#define KCONV_WIDTH_MAX 8
+
+/* The gated delta rule (Yang et al. 2024, "Gated Delta Networks"; as transformers' qwen3_next computes it token by token). For each
+ * sequence and value head h, with state S (k_dim, v_dim) f32, zero before position 0; k head h / (v_heads / k_heads):
+ *   q = q / sqrt(sum q^2 + 1e-6) / sqrt(k_dim), k = k / sqrt(sum k^2 + 1e-6)
+ *   S *= exp(neg_a[h] * softplus(a[t][h] + dt_bias[h]));  d = sigmoid(b[t][h]) * (v - k S);  S += k d^T;  out = q S */
+struct kdelta {
+	float *out; /* (n_tokens, v_heads * v_dim) */
+	uint32_t ld_out;
+	const float *qkv; /* (n_tokens, [q: k_heads * k_dim | k: the same | v: v_heads * v_dim]) */
+	uint32_t ld_qkv;
+	const float *a, *b; /* (n_tokens, v_heads) */
+	uint32_t ld_a, ld_b;
+	const float *neg_a, *dt_bias; /* (v_heads) */
+	uint32_t k_heads, v_heads, k_dim, v_dim;
+	float *state; /* state s begins at state + s * state_step floats: (v_heads, k_dim, v_dim) */
+	size_t state_step;
 };
 
 /* Sampling parameters of one row of logits, in the order of the vLLM pipeline. An array of these is device memory, and so is
@@ -128,34 +260,48 @@ struct kops {
 
 	/* Bytes that a matrix takes on the device, 0 when the type is not supported for products. */
 	size_t (*mat_bytes)(struct kdev *d, enum ggtype type, uint32_t rows, uint32_t cols);
-	/* Fills m (type, rows, cols, layout) from GGUF rows in host memory into dst (mat_bytes long, device, 64-byte
-	 * aligned). Immediate, not enqueued; several may run at once on different matrices from different host threads.
-	 */
-	void (*mat_load)(struct kdev *d, struct kmat *m, void *dst, enum ggtype type, uint32_t rows, uint32_t cols,
-			 const void *src);
+	/* Makes m an empty matrix in dst (mat_bytes long, device, 64-byte aligned), to be filled by mat_put. */
+	void (*mat_init)(struct kdev *d, struct kmat *m, void *dst, enum ggtype type, uint32_t rows, uint32_t cols);
+	/* Fills n rows from `row` on (a multiple of KMAT_PUT_ROWS; so is n but at the end) from GGUF rows in host memory. Immediate, not
+	 * enqueued; several may run at once on different rows from different host threads. */
+	void (*mat_put)(struct kdev *d, const struct kmat *m, uint32_t row, uint32_t n, const void *src);
+	/* True when the device can multiply with GGUF rows where they lie in host memory (any alignment): then m is made of them without a
+	 * copy and src must stay. Else m is untouched. */
+	bool (*mat_view)(struct kdev *d, struct kmat *m, enum ggtype type, uint32_t rows, uint32_t cols, const void *src);
 
-	/* out (n, cols) = rows ids[n] of the table (rows, cols). ids < rows. */
-	void (*embed)(struct kdev *d, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n);
-	/* out (n, dim) = x / sqrt(mean(x^2) + eps) * w; out may be x. */
-	void (*rms_norm)(struct kdev *d, float *out, const float *x, const float *w, uint32_t n, uint32_t dim,
-			 float eps);
+	/* out (n, cols) = scale * rows ids[n] of the table (rows, cols). ids < rows. */
+	void (*embed)(struct kdev *d, float *out, const struct kmat *table, const uint32_t *ids, uint32_t n, float scale);
+	void (*norm)(struct kdev *d, const struct knorm *a, uint32_t n);
 	/* For each output o: o.out (n, o.w->rows) [+]= x (n, cols) W^T [+ bias]. All w share cols; x is quantized once.
 	 * 1 to 4 outputs. The outputs do not overlap each other or x. */
 	void (*matmul)(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs,
 		       uint32_t n_outs);
-	/* Rotates x (n, n_heads, head_dim) in place; cos_sin (positions, rot_dim/2, 2) is a device table indexed by
-	 * position. */
+	/* n_mats small products side by side, inputs never quantized: out[i] + m * out_step = w[m] (x[i] + m * x_step). All w have the same
+	 * sizes. w is host memory that stays. */
+	void (*matmul_each)(struct kdev *d, const float *x, uint32_t ld_x, uint32_t x_step, uint32_t n, const struct kmat *w, uint32_t n_mats,
+			    float *out, uint32_t ld_out, uint32_t out_step);
+	/* Rotates x (n, n_heads, head_dim) in place: the first rot_dim elements of each head; cos_sin (positions, rot_dim/2, 2) is a device
+	 * table indexed by position. x may point into the heads: head_dim is the distance between them. */
 	void (*rope)(struct kdev *d, float *x, uint32_t ld_x, const uint32_t *positions, uint32_t n, uint32_t n_heads,
 		     uint32_t head_dim, uint32_t rot_dim, const float *cos_sin, enum krope style);
-	/* Writes k and v (n, kv_heads, head_dim) to their slots. */
-	void (*kv_store)(struct kdev *d, const struct kkv *kv, const float *k, const float *v, uint32_t ld,
-			 const uint32_t *slots, uint32_t n, uint32_t kv_heads, uint32_t head_dim);
-	/* out (n_tokens, heads, head_dim): causal attention of each token over positions 0..its own, through its block
-	 * table. */
-	void (*attention)(struct kdev *d, float *out, const float *q, uint32_t ld_q, const struct kkv *kv,
-			  const struct kbatch *b, uint32_t heads, uint32_t kv_heads, uint32_t head_dim, float scale);
-	/* out (n, dim) = gate / (1 + exp(-gate)) * up; out may be gate. */
-	void (*silu_mul)(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim);
+	/* Writes k (n, kv_heads, k_dim) and v (n, kv_heads, v_dim; NULL when latent) to their slots. */
+	void (*kv_store)(struct kdev *d, const struct kkv *kv, const float *k, uint32_t ld_k, const float *v, uint32_t ld_v,
+			 const uint32_t *slots, uint32_t n);
+	void (*attention)(struct kdev *d, const struct kattn *a, const struct kbatch *b);
+	/* out (n, dim) = glu(gate, up); limit is KGLU_OAI's L. out may be gate. Rows lie `dim` apart. */
+	void (*glu)(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim, enum kglu kind, float limit);
+	void (*sigmoid)(struct kdev *d, const struct ksigmoid *a, uint32_t n);
+	/* x (n, dim) = cap * tanh(x / cap). */
+	void (*softcap)(struct kdev *d, float *x, uint32_t n, uint32_t dim, float cap);
+	void (*route)(struct kdev *d, const struct kroute *r);
+	/* x (n_rows, cols) in sorted order; 1 to 4 outputs. Inputs are quantized as in matmul. */
+	void (*matmul_experts)(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n_rows, const uint32_t *starts, uint32_t n_experts,
+			       const struct kexpert_out *outs, uint32_t n_outs);
+	/* x (n, dim) += sum over j < k, in order, of weights[i][j] * y[places[i][j]]. */
+	void (*combine)(struct kdev *d, float *x, const float *y, const float *weights, const uint32_t *places, uint32_t n, uint32_t k,
+			uint32_t dim);
+	void (*conv)(struct kdev *d, const struct kconv *a, const struct kbatch *b);
+	void (*delta)(struct kdev *d, const struct kdelta *a, const struct kbatch *b);
 	/* out (n, dim) = x[rows[i]]. */
 	void (*gather)(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
 	/* out[n] from logits (n, vocab), vLLM order: mask, bans, bias, penalties (repetition, frequency, presence),
@@ -179,7 +325,7 @@ struct kdev_opts {
 
 /* Largest sizes that the operations will see; decides the workspace. */
 struct kdev_limits {
-	uint32_t n_tokens, cols, seqs, heads, head_dim, positions, vocab;
+	uint32_t n_tokens, cols, seqs, heads, head_dim, positions, vocab; /* n_tokens: rows of any product; head_dim: of a key or value */
 };
 
 size_t kdev_scratch_bytes(const struct kdev_limits *lim);

@@ -88,19 +88,36 @@ static void ref_product(const struct cpu_product *p, uint32_t row, uint32_t row_
 	}
 }
 
-static void ref_rms_norm(float *out, const float *x, const float *w, uint32_t dim, float eps)
+static void ref_norm(float *out, const float *x, const float *w, uint32_t dim, float eps, bool accumulate)
 {
 	double sum = 0;
 	float scale;
 
 	for (uint32_t i = 0; i < dim; i++) sum += (double)x[i] * x[i];
 	scale = (float)(1.0 / sqrt(sum / dim + (double)eps));
-	for (uint32_t i = 0; i < dim; i++) out[i] = x[i] * scale * w[i];
+	for (uint32_t i = 0; i < dim; i++) {
+		float v = x[i] * scale * (w ? w[i] : 1.0f);
+
+		out[i] = accumulate ? out[i] + v : v;
+	}
 }
 
-static void ref_silu_mul(float *out, const float *gate, const float *up, size_t len)
+static void ref_glu(float *out, const float *gate, const float *up, size_t len, enum kglu kind, float limit)
 {
-	for (size_t i = 0; i < len; i++) out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+	for (size_t i = 0; i < len; i++) {
+		float g = gate[i], u = up[i];
+
+		if (kind == KGLU_SILU) {
+			out[i] = g / (1.0f + expf(-g)) * u;
+		} else if (kind == KGLU_GELU_TANH) {
+			out[i] = 0.5f * g * (1.0f + tanhf(0.79788456f * (g + 0.044715f * g * g * g))) * u;
+		} else {
+			if (g > limit) g = limit; /* a NaN stays */
+			if (u > limit) u = limit;
+			if (u < -limit) u = -limit;
+			out[i] = g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
+		}
+	}
 }
 
 static void ref_rope(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style)
@@ -136,10 +153,9 @@ static size_t ref_kv_at(uint32_t block, uint32_t kv_head, uint32_t kv_heads, uin
 	return ((size_t)block * kv_heads + kv_head) * KBLOCK_LEN * head_dim;
 }
 
-static void ref_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot, uint32_t kv_heads,
-			 uint32_t head_dim)
+static void ref_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot)
 {
-	uint32_t offset = slot % KBLOCK_LEN;
+	uint32_t offset = slot % KBLOCK_LEN, kv_heads = kv->kv_heads, head_dim = kv->k_dim;
 
 	for (uint32_t h = 0; h < kv_heads; h++) {
 		size_t at = ref_kv_at(slot / KBLOCK_LEN, h, kv_heads, head_dim);
@@ -158,27 +174,27 @@ static void ref_attention_one(const struct cpu_attention *a, const float *q, uin
 	double max = -INFINITY, sum = 0;
 
 	for (int pass = 0; pass < 2; pass++) {
-		if (pass == 1) memset(acc, 0, a->head_dim * sizeof(*acc));
+		if (pass == 1) memset(acc, 0, a->kv.k_dim * sizeof(*acc));
 		for (uint32_t pos = 0; pos < n_positions; pos++) {
-			size_t at = ref_kv_at(blocks[pos / KBLOCK_LEN], kv_head, a->kv_heads, a->head_dim);
+			size_t at = ref_kv_at(blocks[pos / KBLOCK_LEN], kv_head, a->kv.kv_heads, a->kv.k_dim);
 			uint32_t offset = pos % KBLOCK_LEN;
 			double score = 0, e;
 
-			for (uint32_t i = 0; i < a->head_dim; i++)
+			for (uint32_t i = 0; i < a->kv.k_dim; i++)
 				score += (double)q[i] *
 					 ref_kv_get(a->kv.type, a->kv.k, at + (size_t)i * KBLOCK_LEN + offset);
-			score *= a->scale;
+			score *= a->a.scale;
 			if (pass == 0) {
 				if (!(score <= max)) max = score; /* lets a NaN through */
 				continue;
 			}
 			e = exp(score - max);
 			sum += e;
-			for (uint32_t i = 0; i < a->head_dim; i++)
-				acc[i] += e * ref_kv_get(a->kv.type, a->kv.v, at + (size_t)offset * a->head_dim + i);
+			for (uint32_t i = 0; i < a->kv.k_dim; i++)
+				acc[i] += e * ref_kv_get(a->kv.type, a->kv.v, at + (size_t)offset * a->kv.k_dim + i);
 		}
 	}
-	for (uint32_t i = 0; i < a->head_dim; i++) out[i] = (float)(acc[i] / sum);
+	for (uint32_t i = 0; i < a->kv.k_dim; i++) out[i] = (float)(acc[i] / sum);
 }
 
 static void ref_attention(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head,
@@ -188,9 +204,9 @@ static void ref_attention(const struct cpu_attention *a, uint32_t token, uint32_
 		const uint32_t *blocks = a->b.block_tables + (size_t)a->b.seq_ix[t] * a->b.blocks_max;
 
 		for (uint32_t h = head; h < head_end; h++)
-			ref_attention_one(a, a->q + (size_t)t * a->ld_q + (size_t)h * a->head_dim,
-					  a->b.positions[t] + 1, blocks, h / (a->heads / a->kv_heads),
-					  a->out + ((size_t)t * a->heads + h) * a->head_dim, (double *)scratch);
+			ref_attention_one(a, a->a.q + (size_t)t * a->a.ld_q + (size_t)h * a->kv.k_dim,
+					  a->b.positions[t] + 1, blocks, h / (a->a.heads / a->kv.kv_heads),
+					  a->a.out + (size_t)t * a->a.ld_out + (size_t)h * a->kv.v_dim, (double *)scratch);
 	}
 }
 
@@ -232,8 +248,8 @@ const struct cpu_level cpu_level_ref = {
 	.layout = CPU_LAYOUT_ROWS,
 	.quantize = ref_quantize,
 	.product = ref_product,
-	.rms_norm = ref_rms_norm,
-	.silu_mul = ref_silu_mul,
+	.norm = ref_norm,
+	.glu = ref_glu,
 	.rope = ref_rope,
 	.kv_store = ref_kv_store,
 	.attention = ref_attention,

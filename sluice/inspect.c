@@ -5,7 +5,7 @@
  * size. */
 #include "sluice/inspect.h"
 
-#include "common/preflight.h"
+#include "model/preflight.h"
 #include "common/quote.h"
 #include "common/strbuf.h"
 #include "sluice/inspect_info.h"

@@ -2,8 +2,8 @@
 #ifndef SLUICE_INSPECT_INFO_H
 #define SLUICE_INSPECT_INFO_H
 
-#include "common/gguf.h"
-#include "common/modelshape.h"
+#include "model/gguf.h"
+#include "model/modelshape.h"
 
 struct strbuf;
 

@@ -14,7 +14,7 @@
 #include "common/cpuset.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "common/preflight.h"
+#include "model/preflight.h"
 #include "sluice/keysource.h"
 #include "sluice/kid.h"
 #include "sluice/notify.h"

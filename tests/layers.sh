@@ -20,18 +20,19 @@ allow() {
 	done
 }
 allow common
+allow model common
 allow proto common
 allow kernels common
-allow frontend proto common
+allow frontend proto model common
 allow executor proto common
-allow worker proto kernels common
-allow sluice proto common
+allow worker proto model kernels common
+allow sluice proto model common
 
 # header: the files that may include it
 door() {
 	header=$1
 	shift
-	for f in $(grep -rlE "^#include <$header>" common proto kernels frontend executor worker sluice 2>/dev/null); do
+	for f in $(grep -rlE "^#include <$header>" common model proto kernels frontend executor worker sluice 2>/dev/null); do
 		ok=0
 		for a in "$@"; do case "$f" in $a) ok=1 ;; esac; done
 		if [ $ok = 0 ]; then
@@ -50,11 +51,11 @@ door sodium.h common/zsock.c proto/apikeys.c sluice/mesh.c sluice/keysource.c
 door 'openssl/.*' frontend/tls.c
 
 # Stems are unique: they are the prefixes of functions.
-for dup in $(find common proto kernels frontend executor worker sluice -name '*.c' -exec basename {} .c \; | sort | uniq -d); do
+for dup in $(find common model proto kernels frontend executor worker sluice -name '*.c' -exec basename {} .c \; | sort | uniq -d); do
 	echo "two files are called $dup.c"
 	bad=1
 done
-for header in $(find common proto kernels frontend executor worker sluice -name '*.h' -exec basename {} .h \; | sort | uniq -d); do
+for header in $(find common model proto kernels frontend executor worker sluice -name '*.h' -exec basename {} .h \; | sort | uniq -d); do
 	echo "two files are called $header.h"
 	bad=1
 done

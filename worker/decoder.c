@@ -90,11 +90,6 @@ int decoder_init(struct decoder *d, struct kdev *dev, const struct modelshape *s
 	return rc == ST_OK ? ST_OK : err_set(err, rc, "rotation table: %s", status_text(rc));
 }
 
-static size_t decoder_kv_layer_bytes(const struct decoder *d, const struct decoder_layer *y, uint32_t n_blocks)
-{
-	return (size_t)n_blocks * KBLOCK_LEN * y->kv_heads * ggtype_row_bytes(d->plan.sizes.kv_type, y->head_dim);
-}
-
 int decoder_kv_init(struct decoder *d, uint32_t n_blocks, struct errbuf *err)
 {
 	char *at;
@@ -102,17 +97,20 @@ int decoder_kv_init(struct decoder *d, uint32_t n_blocks, struct errbuf *err)
 	if (d->kv) kdev_release(d->dev, d->kv, d->kv_bytes);
 	d->n_blocks = 0;
 	d->kv_bytes = 0;
-	for (uint32_t i = 0; i < d->n_layers; i++)
-		d->kv_bytes += 2 * align_up(decoder_kv_layer_bytes(d, &d->layers[i], n_blocks), 64);
+	for (uint32_t i = 0; i < d->n_layers; i++) {
+		struct decoder_layer *y = &d->layers[i];
+
+		y->kv = (struct kkv){
+			.type = d->plan.sizes.kv_type, .kv_heads = y->kv_heads, .k_dim = y->head_dim, .v_dim = y->head_dim};
+		d->kv_bytes += kkv_bytes(&y->kv, n_blocks);
+	}
 	d->kv = kdev_alloc(d->dev, d->kv_bytes);
 	if (!d->kv)
 		return err_set(err, ST_NO_MEMORY, "the device has no memory for %zu bytes of KV cache", d->kv_bytes);
 	at = d->kv;
 	for (uint32_t i = 0; i < d->n_layers; i++) {
-		size_t bytes = align_up(decoder_kv_layer_bytes(d, &d->layers[i], n_blocks), 64);
-
-		d->layers[i].kv = (struct kkv){.k = at, .v = at + bytes, .type = d->plan.sizes.kv_type};
-		at += 2 * bytes;
+		kkv_place(&d->layers[i].kv, at, n_blocks);
+		at += kkv_bytes(&d->layers[i].kv, n_blocks);
 	}
 	d->n_blocks = n_blocks;
 	return ST_OK;
@@ -127,6 +125,13 @@ void decoder_release(struct decoder *d)
 	*d = (struct decoder){0};
 }
 
+static void decoder_norm(struct decoder *d, float *out, const float *x, const float *w, uint32_t n)
+{
+	struct knorm a = {.out = out, .ld_out = d->dim, .x = x, .ld_x = d->dim, .w = w, .groups = 1, .dim = d->dim, .eps = d->eps};
+
+	d->ops->norm(d->dev, &a, n);
+}
+
 /* h = what attention gives for every token; keys and values are in the cache. */
 static void decoder_attend(struct decoder *d, const struct decoder_layer *y, const struct kbatch *b, float *x, float *h,
 			   float *qkv, bool store_only)
@@ -136,8 +141,9 @@ static void decoder_attend(struct decoder *d, const struct decoder_layer *y, con
 	struct kmat_out outs[3] = {{.w = y->k, .out = k, .ld_out = ld},
 				   {.w = y->v, .out = v, .ld_out = ld},
 				   {.w = y->q, .out = q, .ld_out = ld}};
+	struct kattn a = {.out = h, .ld_out = y->heads * y->head_dim, .q = q, .ld_q = ld, .kv = &y->kv, .heads = y->heads, .scale = y->scale};
 
-	d->ops->rms_norm(d->dev, h, x, y->attn_norm, n, d->dim, d->eps);
+	decoder_norm(d, h, x, y->attn_norm, n);
 	d->ops->matmul(d->dev, h, d->dim, n, outs, store_only ? 2 : 3);
 	if (store_only) /* nothing of this batch is wanted: its keys and values are all that remains to be done */
 		d->ops->rope(d->dev, k, ld, b->positions, n, y->kv_heads, y->head_dim, y->rope_dims, y->rope,
@@ -145,8 +151,8 @@ static void decoder_attend(struct decoder *d, const struct decoder_layer *y, con
 	else /* the heads of k follow those of q */
 		d->ops->rope(d->dev, q, ld, b->positions, n, y->heads + y->kv_heads, y->head_dim, y->rope_dims, y->rope,
 			     y->rope_style);
-	d->ops->kv_store(d->dev, &y->kv, k, v, ld, b->slots, n, y->kv_heads, y->head_dim);
-	if (!store_only) d->ops->attention(d->dev, h, q, ld, &y->kv, b, y->heads, y->kv_heads, y->head_dim, y->scale);
+	d->ops->kv_store(d->dev, &y->kv, k, ld, v, ld, b->slots, n);
+	if (!store_only) d->ops->attention(d->dev, &a, b);
 }
 
 /* x (n, dim) += o(att), then += feed-forward(norm(x)). h is room for the norm; att may be h. */
@@ -157,7 +163,7 @@ static void decoder_mix(struct decoder *d, const struct decoder_layer *y, float 
 	struct kmat_out o = {.w = y->o, .out = x, .ld_out = d->dim, .accumulate = true};
 
 	d->ops->matmul(d->dev, att, y->heads * y->head_dim, n, &o, 1);
-	d->ops->rms_norm(d->dev, h, x, y->ffn_norm, n, d->dim, d->eps);
+	decoder_norm(d, h, x, y->ffn_norm, n);
 	for (uint32_t row = 0; row < n; row += d->plan.ffn_rows) {
 		uint32_t m = min_u32(n - row, d->plan.ffn_rows);
 		size_t at = (size_t)row * d->dim;
@@ -166,7 +172,7 @@ static void decoder_mix(struct decoder *d, const struct decoder_layer *y, float 
 		struct kmat_out down = {.w = y->down, .out = x + at, .ld_out = d->dim, .accumulate = true};
 
 		d->ops->matmul(d->dev, h + at, d->dim, m, outs, 2);
-		d->ops->silu_mul(d->dev, gate, gate, up, m, y->ffn);
+		d->ops->glu(d->dev, gate, gate, up, m, y->ffn, KGLU_SILU, 0);
 		d->ops->matmul(d->dev, gate, y->ffn, m, &down, 1);
 	}
 }
@@ -190,7 +196,7 @@ int decoder_forward(struct decoder *d, const struct kbatch *b)
 	int rc;
 
 	CHECK(b->n_tokens > 0 && b->n_tokens <= d->plan.sizes.batched_tokens_max && b->n_out <= b->n_tokens);
-	d->ops->embed(d->dev, x, d->embed, b->token_ids, b->n_tokens);
+	d->ops->embed(d->dev, x, d->embed, b->token_ids, b->n_tokens, 1);
 	for (const struct decoder_layer *y = d->layers; y < last; y++) {
 		decoder_attend(d, y, b, x, h, qkv, false);
 		decoder_mix(d, y, x, h, h, b->n_tokens);
@@ -206,11 +212,11 @@ int decoder_forward(struct decoder *d, const struct kbatch *b)
 		d->ops->gather(d->dev, x_out, x, b->out_rows, b->n_out, d->dim);
 		decoder_mix(d, last, x_out, qkv, h, b->n_out);
 		x = x_out;
-		d->ops->rms_norm(d->dev, h, x, d->output_norm, b->n_out, d->dim, d->eps);
+		decoder_norm(d, h, x, d->output_norm, b->n_out);
 	} else {
 		/* All are wanted, or so many that there is no room for a copy of each: then they are picked later. */
 		decoder_mix(d, last, x, h, h, b->n_tokens);
-		d->ops->rms_norm(d->dev, h, x, d->output_norm, b->n_tokens, d->dim, d->eps);
+		decoder_norm(d, h, x, d->output_norm, b->n_tokens);
 		d->out_rows = b->out_rows;
 	}
 	d->normed = h;

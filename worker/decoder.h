@@ -9,7 +9,7 @@
 #define SLUICE_DECODER_H
 
 #include "common/base.h"
-#include "common/modelshape.h"
+#include "model/modelshape.h"
 #include "kernels/kernels.h"
 #include "worker/memplan.h"
 #include "worker/weights.h"

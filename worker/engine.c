@@ -9,7 +9,7 @@
 
 #include "common/clock.h"
 #include "common/cpuset.h"
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "worker/outcome.h"

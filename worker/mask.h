@@ -15,7 +15,7 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
-#include "common/tokbytes.h"
+#include "model/tokbytes.h"
 
 struct masks;    /* of one engine */
 struct mask_seq; /* one sequence's place */

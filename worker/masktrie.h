@@ -6,7 +6,7 @@
 #define SLUICE_MASKTRIE_H
 
 #include "common/base.h"
-#include "common/tokbytes.h"
+#include "model/tokbytes.h"
 
 #define MASKTRIE_LEN_MAX 1024 /* bytes of a token; longer ones are never allowed (published ones have up to 256) */
 

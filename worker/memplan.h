@@ -7,7 +7,7 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
-#include "common/modelshape.h"
+#include "model/modelshape.h"
 #include "kernels/kernels.h"
 
 /* Rows that the widest parts of a step are done in at a time: their arena stays small, and every row has the same bits

@@ -5,7 +5,7 @@
  * can fail once the arena is there: shapes and types were checked by modelshape_read() and by making the list. */
 #include "worker/weights.h"
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 
 #include <pthread.h>
@@ -123,8 +123,8 @@ static bool weights_load_next(struct weights_loading *l)
 	if (ix >= l->list.n) return false;
 	it = &l->list.items[ix];
 	if (it->mat) {
-		kdev_ops(l->dev)->mat_load(l->dev, it->mat, l->arena + it->at, it->t->type, it->rows, it->cols,
-					   it->t->data);
+		kdev_ops(l->dev)->mat_init(l->dev, it->mat, l->arena + it->at, it->t->type, it->rows, it->cols);
+		kdev_ops(l->dev)->mat_put(l->dev, it->mat, 0, it->rows, it->t->data);
 		weights_drop(it->t);
 	}
 	atomic_fetch_add(&l->done, it->t->bytes);

@@ -9,7 +9,7 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
-#include "common/modelshape.h"
+#include "model/modelshape.h"
 #include "kernels/kernels.h"
 
 struct gguf;

@@ -4,7 +4,7 @@
  *
  * For each grammar a text of it is cut into the model's tokens, and the mask before each token is filled: first with
  * nothing kept (cold), then again and again (warm). */
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 #include "frontend/gramc.h"
 #include "frontend/tokenizer.h"

@@ -5,7 +5,7 @@
  *
  * The grammar asks for a long array of records, so that no output ends early. The last line of each is the median over
  * the rounds: what a grammar costs. With one thread its own time is taken, so that a busy machine does not blur it. */
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 #include "frontend/gramc.h"
 #include "frontend/tokenizer.h"

@@ -2,7 +2,7 @@
  *
  * Usage: tokbench TOKENIZER TEXT ROUNDS: TOKENIZER is a tokenizer.json, a folder with one, or a model file. Prints a line
  * of JSON: processor seconds of each round, and a hash of the ids, so that two tokenizers can be seen to agree. */
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 #include "frontend/tokenizer.h"
 

@@ -7,7 +7,7 @@
  * texts: is each of them a text of the grammar? random: that many texts of it, which after len bytes take the shortest way to an end.
  * tokens: that many which are made as the worker makes them, of at most len of the model's tokens, each drawn from those that its mask
  * allows. us: of the compilation, the thread's own time. */
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 #include "frontend/gramc.h"
 #include "frontend/jsonbig.h"

@@ -3,7 +3,7 @@
  * Seeds: corpus/gguf. Build by hand (clang):
  *   clang -g -O1 -fsanitize=fuzzer,address,undefined -I. -D_GNU_SOURCE tests/fuzz/fuzz_gguf.c tests/support/gguf_touch.c \
  *     common/{errbuf,ggtype,gguf,gguf_read,gguf_split,gguf_walk,log,mem,modelshape,quote,status,strbuf,utf8}.c -lxxhash -lm */
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "tests/support/gguf_touch.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * whatever makes a token is joined, the lowest id first. */
 #include "tests/support/families.h"
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 #include "common/strbuf.h"
 #include "common/utf8.h"

@@ -2,7 +2,7 @@
 #include "tests/support/gguf_touch.h"
 
 #include "common/mem.h"
-#include "common/modelshape.h"
+#include "model/modelshape.h"
 
 #include <string.h>
 

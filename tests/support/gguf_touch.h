@@ -2,7 +2,7 @@
 #ifndef SLUICE_GGUF_TOUCH_H
 #define SLUICE_GGUF_TOUCH_H
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 
 /* All keys, values, strings and tensor bytes, every typed accessor on every key, and the shape. Returns a sum of what
  * was read, which keeps the reads from being optimised away. CHECKs what gguf.h promises (views within the map,

@@ -5,7 +5,7 @@
 #ifndef SLUICE_GGUF_WRITER_H
 #define SLUICE_GGUF_WRITER_H
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 
 #define GGUF_WRITER_AUTO UINT64_MAX
 

@@ -1,6 +1,6 @@
 /* test_chat.c - chat templates of models: goldens through chat_render(), what is done with parts and null, and that a client's
  * text never becomes a control token. */
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "frontend/chat.h"
 #include "frontend/jsonbig.h"
 #include "frontend/tokenizer.h"

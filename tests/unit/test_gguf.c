@@ -1,6 +1,6 @@
 /* test_gguf.c - the GGUF reader: good files are read as written, each kind of bad one is refused with a text that
  * helps, and no change of a byte or of the length makes it crash. */
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "tests/support/gguf_touch.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/golden.h"

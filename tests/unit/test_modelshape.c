@@ -1,7 +1,7 @@
 /* test_modelshape.c - a model's shape: read as written, and every value, relation or tensor that cannot be is refused
  * by name. */
-#include "common/modelshape.h"
-#include "common/preflight.h"
+#include "model/modelshape.h"
+#include "model/preflight.h"
 #include "kernels/kernels.h"
 #include "tests/support/gguf_touch.h"
 #include "tests/support/golden.h"

@@ -1,6 +1,6 @@
 /* test_tokbytes.c - what tokens stand for, from both kinds of vocabulary. */
 #include "common/mem.h"
-#include "common/tokbytes.h"
+#include "model/tokbytes.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_file.h"

@@ -1,6 +1,6 @@
 /* test_tokenizer.c - the tokenizer against recorded results, and its own promises: parts, limits, errors. */
 #include "common/clock.h"
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/mem.h"
 #include "common/strbuf.h"
 #include "common/utf8.h"

@@ -3,7 +3,7 @@
  * One cursor goes from the first byte to the tensor data: header, keys, tensor descriptions. What it learns goes into
  * two arrays that grow only as entries are really read, so a count of 2^60 costs nothing. The first fault ends the walk
  * with an error that names field and value; gguf_open() adds the file. */
-#include "common/gguf_impl.h"
+#include "model/gguf_impl.h"
 #include "common/mem.h"
 #include "common/quote.h"
 #include "common/utf8.h"
@@ -269,7 +269,7 @@ static void gguf_shape_text(const struct gguf_tensor *t, char out[128])
 /* Bytes of the tensor from its type and shape. */
 static int gguf_size_tensor(struct gguf_walk *w, struct gguf_tensor *t, uint32_t type)
 {
-	const struct ggtype_info *info = ggtype_info(type);
+	const struct ggtype_info *info = type < GGTYPE_OURS ? ggtype_info(type) : NULL;
 	struct quote name = quote_short(t->name.s, t->name.len);
 	uint64_t elements = 1, blocks;
 	char shape[128];

@@ -2,9 +2,9 @@
  *
  * gguf_open() has checked every length, so nothing here can run out of the map. What is checked here is what the caller
  * expects of a value: its kind and its range. Errors name file, key, what was found and what was expected. */
-#include "common/gguf.h"
+#include "model/gguf.h"
 
-#include "common/gguf_impl.h"
+#include "model/gguf_impl.h"
 #include "common/quote.h"
 
 #include <float.h>

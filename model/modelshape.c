@@ -3,9 +3,9 @@
  * The good path: architecture, sizes from the metadata, their relations, then the table of tensors; last a pass over
  * the file's own tensors for those that nothing would read (a bias, an expert): ignoring them would give wrong answers.
  */
-#include "common/modelshape.h"
+#include "model/modelshape.h"
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 #include "common/quote.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #ifndef SLUICE_GGUF_IMPL_H
 #define SLUICE_GGUF_IMPL_H
 
-#include "common/gguf.h"
+#include "model/gguf.h"
 
 /* Open addressing over the array it indexes; at most half full, so a lookup ends. */
 struct gguf_index {

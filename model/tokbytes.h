@@ -6,7 +6,7 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
-#include "common/gguf.h"
+#include "model/gguf.h"
 
 enum tokbytes_kind {
 	TOKBYTES_PLAIN,   /* text */

@@ -4,9 +4,9 @@
  * a random seed. What always holds afterwards: every view lies inside the map, tensors do not overlap, their bytes
  * follow from type and shape. A file that another program shortens while it is mapped still kills the reader (SIGBUS):
  * nothing closes that gap but reading the file instead. */
-#include "common/gguf.h"
+#include "model/gguf.h"
 
-#include "common/gguf_impl.h"
+#include "model/gguf_impl.h"
 #include "common/mem.h"
 #include "common/quote.h"
 #include "common/utf8.h"

@@ -3,7 +3,7 @@
  * All tokens lie in one block with offsets: a vocabulary of 49,152 takes about 0.5 MiB. The bytes of a control or
  * user-defined token of a byte-level vocabulary are its name as it is; a SentencePiece file writes spaces as U+2581
  * there, too. */
-#include "common/tokbytes.h"
+#include "model/tokbytes.h"
 
 #include "common/mem.h"
 #include "common/quote.h"

@@ -1,5 +1,5 @@
 /* gguf_split.c - refuses a part of a split model with words that help: which part it is, and which one is missing. */
-#include "common/gguf_impl.h"
+#include "model/gguf_impl.h"
 #include "common/quote.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* preflight.c - see preflight.h. */
-#include "common/preflight.h"
+#include "model/preflight.h"
 
-#include "common/gguf.h"
-#include "common/modelshape.h"
+#include "model/gguf.h"
+#include "model/modelshape.h"
 
 int preflight_check(const char *path, struct errbuf *err)
 {
