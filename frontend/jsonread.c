@@ -1,40 +1,17 @@
 /* jsonread.c - see jsonread.h. */
 #include "frontend/jsonread.h"
 
+#include "common/jsonbound.h"
 #include "frontend/jsonbig.h"
 
 #include <string.h>
 
-enum jsonread_bound jsonread_bounds(const char *s, size_t len, uint32_t depth_max, size_t values_max)
-{
-	size_t i, values = 1;
-	int64_t depth = 0;
-	bool in_string = false;
-
-	for (i = 0; i < len; i++) {
-		char c = s[i];
-
-		if (in_string) {
-			if (c == '\\') i++;
-			else if (c == '"') in_string = false;
-			continue;
-		}
-		if (c == '"') in_string = true;
-		else if (c == '[' || c == '{') depth++;
-		else if (c == ']' || c == '}') depth--;
-		if (c == '[' || c == '{' || c == ',' || c == ':') values++;
-		if (depth > depth_max) return JSONREAD_TOO_DEEP;
-		if (values > values_max) return JSONREAD_TOO_MANY;
-	}
-	return JSONREAD_FITS;
-}
-
 static int check_bounds(const char *s, size_t len, struct errbuf *err)
 {
-	switch (jsonread_bounds(s, len, JSONREAD_DEPTH_MAX, JSONREAD_VALUES_MAX)) {
-	case JSONREAD_TOO_DEEP: return err_set(err, ST_LIMIT, "The request's body is nested deeper than %d levels.", JSONREAD_DEPTH_MAX);
-	case JSONREAD_TOO_MANY: return err_set(err, ST_LIMIT, "The request's body holds more than %u values.", JSONREAD_VALUES_MAX);
-	case JSONREAD_FITS: break;
+	switch (jsonbound_scan(s, len, JSONREAD_DEPTH_MAX, JSONREAD_VALUES_MAX)) {
+	case JSONBOUND_TOO_DEEP: return err_set(err, ST_LIMIT, "The request's body is nested deeper than %d levels.", JSONREAD_DEPTH_MAX);
+	case JSONBOUND_TOO_MANY: return err_set(err, ST_LIMIT, "The request's body holds more than %u values.", JSONREAD_VALUES_MAX);
+	case JSONBOUND_FITS: break;
 	}
 	return ST_OK;
 }

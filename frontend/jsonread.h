@@ -1,7 +1,6 @@
 /* jsonread.h - JSON bodies from clients.
  *
- * Depth and number of values are checked in a flat scan before jansson sees the text: its parser and, later, its destructor
- * recurse, and each value costs it some 50 bytes. Then everything strict: doubled keys, ill-formed UTF-8, NaN, comments,
+ * Depth and number of values are checked before jansson sees the text (common/jsonbound.h). Then everything strict: doubled keys, ill-formed UTF-8, NaN, comments,
  * trailing bytes are errors. A byte order mark at the beginning is skipped. Integers beyond 64 bits, which schemas and the
  * arguments of tools may hold, become what jsonbig.h says. */
 #ifndef SLUICE_JSONREAD_H
@@ -17,9 +16,5 @@
 
 /* *out: an object, to be released with json_decref(). ST_INVALID, ST_LIMIT: err holds a text for the client. */
 int jsonread(json_t **out, const char *data, size_t len, struct errbuf *err) MUST_CHECK;
-
-/* The flat scan alone, for texts that others parse: what is not JSON is left to the parser. */
-enum jsonread_bound { JSONREAD_FITS, JSONREAD_TOO_DEEP, JSONREAD_TOO_MANY };
-enum jsonread_bound jsonread_bounds(const char *s, size_t len, uint32_t depth_max, size_t values_max);
 
 #endif

@@ -53,13 +53,13 @@ static bool is_byte_name(const char *s)
 	return strlen(s) == 6 && memcmp(s, "<0x", 3) == 0 && strspn(s + 3, "0123456789ABCDEFabcdef") == 2 && s[5] == '>';
 }
 
-static int put_token(struct json_lists *j, const struct tokfile_place *p, uint32_t id, struct gguf_str text, int32_t type)
+static int put_token(struct json_lists *j, const struct jsonplace *p, uint32_t id, struct gguf_str text, int32_t type)
 {
 	struct gguf_str old = j->tokens[id];
 	bool same = old.len == text.len && (text.len == 0 || memcmp(old.s, text.s, text.len) == 0);
 
 	if (old.len > 0 && !same)
-		return tokfile_fail(p, ST_INVALID, "id %u is that of \"%s\" and of \"%s\"; expected one token an id", id,
+		return jsonplace_fail(p, ST_INVALID, "id %u is that of \"%s\" and of \"%s\"; expected one token an id", id,
 				    quote_short(old.s, old.len).text, quote_short(text.s, text.len).text);
 	j->tokens[id] = text;
 	j->types[id] = type;
@@ -67,7 +67,7 @@ static int put_token(struct json_lists *j, const struct tokfile_place *p, uint32
 }
 
 /* The highest id decides how many there are. */
-static int count_ids(struct json_lists *j, const struct tokfile_place *vocab, const struct tokfile_place *added)
+static int count_ids(struct json_lists *j, const struct jsonplace *vocab, const struct jsonplace *added)
 {
 	size_t most = json_object_size(vocab->value) + json_array_size(added->value) + IDS_SPARSE;
 	uint32_t id;
@@ -77,23 +77,23 @@ static int count_ids(struct json_lists *j, const struct tokfile_place *vocab, co
 
 	json_object_foreach((json_t *)(uintptr_t)vocab->value, text, value)
 	{
-		struct tokfile_place m = *vocab;
+		struct jsonplace m = *vocab;
 
 		m.value = value;
-		rc = tokfile_id(&m, most, &id);
+		rc = jsonplace_id(&m, most, &id);
 		if (rc != ST_OK) return rc;
 		j->l.n_tokens = max_size(j->l.n_tokens, (size_t)id + 1);
 	}
 	for (size_t i = 0; i < json_array_size(added->value) && rc == ST_OK; i++) {
-		struct tokfile_place item = tokfile_item(added, i), m = tokfile_member(&item, "id");
+		struct jsonplace item = jsonplace_item(added, i), m = jsonplace_member(&item, "id");
 
-		rc = tokfile_id(&m, most, &id);
+		rc = jsonplace_id(&m, most, &id);
 		if (rc == ST_OK) j->l.n_tokens = max_size(j->l.n_tokens, (size_t)id + 1);
 	}
 	return rc;
 }
 
-static int read_vocab(struct json_lists *j, const struct tokfile_place *vocab)
+static int read_vocab(struct json_lists *j, const struct jsonplace *vocab)
 {
 	const char *text;
 	json_t *value;
@@ -110,42 +110,42 @@ static int read_vocab(struct json_lists *j, const struct tokfile_place *vocab)
 }
 
 /* "left right", or ["left", "right"]. */
-static int read_merge(const struct tokfile_place *p, struct vocab_merge *out)
+static int read_merge(const struct jsonplace *p, struct vocab_merge *out)
 {
 	struct gguf_str text;
 	int rc;
 
 	if (json_is_array(p->value) && json_array_size(p->value) == 2) {
-		struct tokfile_place left = tokfile_item(p, 0), right = tokfile_item(p, 1);
+		struct jsonplace left = jsonplace_item(p, 0), right = jsonplace_item(p, 1);
 
-		rc = tokfile_str(&left, &out->left);
-		return rc == ST_OK ? tokfile_str(&right, &out->right) : rc;
+		rc = jsonplace_str(&left, &out->left);
+		return rc == ST_OK ? jsonplace_str(&right, &out->right) : rc;
 	}
-	rc = tokfile_str(p, &text);
+	rc = jsonplace_str(p, &text);
 	if (rc == ST_OK && !vocab_split_merge(text, out))
-		rc = tokfile_fail(p, ST_INVALID, "is \"%s\"; expected two tokens with a space between",
+		rc = jsonplace_fail(p, ST_INVALID, "is \"%s\"; expected two tokens with a space between",
 				  quote_short(text.s, text.len).text);
 	return rc;
 }
 
-static int read_merges(struct json_lists *j, const struct tokfile_place *model)
+static int read_merges(struct json_lists *j, const struct jsonplace *model)
 {
-	struct tokfile_place merges = tokfile_member(model, "merges");
+	struct jsonplace merges = jsonplace_member(model, "merges");
 	size_t n;
-	int rc = tokfile_array(&merges, &n);
+	int rc = jsonplace_array(&merges, &n);
 
 	if (rc != ST_OK) return rc;
 	j->merges = mem_array(struct vocab_merge, n + 1);
 	j->l.merges = j->merges;
 	for (; j->l.n_merges < n && rc == ST_OK; j->l.n_merges++) {
 		json_t *m = json_array_get(merges.value, j->l.n_merges);
-		struct tokfile_place item;
+		struct jsonplace item;
 
 		/* Nearly always good: no way is spelled for it. */
 		if (json_is_string(m) && vocab_split_merge((struct gguf_str){json_string_value(m), json_string_length(m)},
 							   &j->merges[j->l.n_merges]))
 			continue;
-		item = tokfile_item(&merges, j->l.n_merges);
+		item = jsonplace_item(&merges, j->l.n_merges);
 		rc = read_merge(&item, &j->merges[j->l.n_merges]);
 	}
 	return rc;
@@ -158,47 +158,47 @@ static uint32_t find_token(const struct json_lists *j, struct gguf_str text)
 	return TOKEN_NONE;
 }
 
-static int read_unknown(struct json_lists *j, const struct tokfile_place *model)
+static int read_unknown(struct json_lists *j, const struct jsonplace *model)
 {
-	struct tokfile_place unk = tokfile_member(model, "unk_token");
+	struct jsonplace unk = jsonplace_member(model, "unk_token");
 	struct gguf_str text;
 	int rc;
 
-	if (tokfile_is_null(&unk)) return ST_OK;
-	rc = tokfile_str(&unk, &text);
+	if (jsonplace_is_null(&unk)) return ST_OK;
+	rc = jsonplace_str(&unk, &text);
 	if (rc != ST_OK) return rc;
 	j->l.unk = find_token(j, text);
 	if (j->l.unk == TOKEN_NONE && text.len > 0)
-		return tokfile_fail(&unk, ST_INVALID, "is \"%s\"; expected a token of the vocabulary",
+		return jsonplace_fail(&unk, ST_INVALID, "is \"%s\"; expected a token of the vocabulary",
 				    quote_short(text.s, text.len).text);
 	return ST_OK;
 }
 
-static int check_model(const struct tokfile_place *model)
+static int check_model(const struct jsonplace *model)
 {
-	struct tokfile_place type = tokfile_member(model, "type"), vocab = tokfile_member(model, "vocab");
+	struct jsonplace type = jsonplace_member(model, "type"), vocab = jsonplace_member(model, "vocab");
 	struct gguf_str name = {"BPE", 3};
-	int rc = tokfile_is_null(&type) ? ST_OK : tokfile_str(&type, &name);
+	int rc = jsonplace_is_null(&type) ? ST_OK : jsonplace_str(&type, &name);
 
 	if (rc == ST_OK && !gguf_str_is(name, "BPE"))
-		rc = tokfile_fail(&type, ST_UNSUPPORTED, "\"%s\" is not supported; expected \"BPE\"",
+		rc = jsonplace_fail(&type, ST_UNSUPPORTED, "\"%s\" is not supported; expected \"BPE\"",
 				  quote_short(name.s, name.len).text);
-	if (rc == ST_OK) rc = tokfile_must_be_unset(model, "dropout", "random merges are not supported");
-	if (rc == ST_OK) rc = tokfile_must_be_unset(model, "continuing_subword_prefix", "a prefix of parts is not supported");
-	if (rc == ST_OK) rc = tokfile_must_be_unset(model, "end_of_word_suffix", "a suffix of words is not supported");
+	if (rc == ST_OK) rc = jsonplace_must_be_unset(model, "dropout", "random merges are not supported");
+	if (rc == ST_OK) rc = jsonplace_must_be_unset(model, "continuing_subword_prefix", "a prefix of parts is not supported");
+	if (rc == ST_OK) rc = jsonplace_must_be_unset(model, "end_of_word_suffix", "a suffix of words is not supported");
 	if (rc == ST_OK && json_object_size(vocab.value) == 0)
-		rc = tokfile_fail(&vocab, ST_INVALID, "expected an object with tokens and their ids");
+		rc = jsonplace_fail(&vocab, ST_INVALID, "expected an object with tokens and their ids");
 	return rc;
 }
 
-static int read_model(struct json_lists *j, const struct tokfile_place *root)
+static int read_model(struct json_lists *j, const struct jsonplace *root)
 {
-	struct tokfile_place model = tokfile_member(root, "model"), vocab = tokfile_member(&model, "vocab"),
-			     added = tokfile_member(root, "added_tokens");
-	int rc = tokfile_bool_or(&model, "byte_fallback", false, &j->byte_fallback);
+	struct jsonplace model = jsonplace_member(root, "model"), vocab = jsonplace_member(&model, "vocab"),
+			     added = jsonplace_member(root, "added_tokens");
+	int rc = jsonplace_bool_or(&model, "byte_fallback", false, &j->byte_fallback);
 
-	if (rc == ST_OK) rc = tokfile_bool_or(&model, "ignore_merges", false, &j->l.whole_words);
-	if (rc == ST_OK) rc = tokfile_bool_or(&model, "fuse_unk", false, &j->l.unk_fused);
+	if (rc == ST_OK) rc = jsonplace_bool_or(&model, "ignore_merges", false, &j->l.whole_words);
+	if (rc == ST_OK) rc = jsonplace_bool_or(&model, "fuse_unk", false, &j->l.unk_fused);
 	if (rc == ST_OK) rc = count_ids(j, &vocab, &added);
 	if (rc != ST_OK) return rc;
 	j->tokens = mem_array(struct gguf_str, j->l.n_tokens);
@@ -211,20 +211,20 @@ static int read_model(struct json_lists *j, const struct tokfile_place *root)
 
 /* ---- added tokens ---- */
 
-static int read_added_token(struct json_lists *j, const struct tokfile_place *p, struct vocab_added *a)
+static int read_added_token(struct json_lists *j, const struct jsonplace *p, struct vocab_added *a)
 {
-	struct tokfile_place id = tokfile_member(p, "id"), content = tokfile_member(p, "content");
+	struct jsonplace id = jsonplace_member(p, "id"), content = jsonplace_member(p, "content");
 	bool special;
-	int rc = tokfile_id(&id, j->l.n_tokens, &a->id);
+	int rc = jsonplace_id(&id, j->l.n_tokens, &a->id);
 
-	if (rc == ST_OK) rc = tokfile_str(&content, &a->text);
+	if (rc == ST_OK) rc = jsonplace_str(&content, &a->text);
 	if (rc == ST_OK && a->text.len > ADDTOK_LEN_MAX)
-		rc = tokfile_fail(&content, ST_LIMIT, "has %zu bytes; expected at most %d", a->text.len, ADDTOK_LEN_MAX);
-	if (rc == ST_OK) rc = tokfile_bool_or(p, "special", false, &special);
-	if (rc == ST_OK) rc = tokfile_bool_or(p, "normalized", !special, &a->normalized);
-	if (rc == ST_OK) rc = tokfile_bool_or(p, "lstrip", false, &a->lstrip);
-	if (rc == ST_OK) rc = tokfile_bool_or(p, "rstrip", false, &a->rstrip);
-	if (rc == ST_OK) rc = tokfile_bool_or(p, "single_word", false, &a->single_word);
+		rc = jsonplace_fail(&content, ST_LIMIT, "has %zu bytes; expected at most %d", a->text.len, ADDTOK_LEN_MAX);
+	if (rc == ST_OK) rc = jsonplace_bool_or(p, "special", false, &special);
+	if (rc == ST_OK) rc = jsonplace_bool_or(p, "normalized", !special, &a->normalized);
+	if (rc == ST_OK) rc = jsonplace_bool_or(p, "lstrip", false, &a->lstrip);
+	if (rc == ST_OK) rc = jsonplace_bool_or(p, "rstrip", false, &a->rstrip);
+	if (rc == ST_OK) rc = jsonplace_bool_or(p, "single_word", false, &a->single_word);
 	return rc == ST_OK ? put_token(j, p, a->id, a->text, special ? TYPE_CONTROL : TYPE_USER) : rc;
 }
 
@@ -245,20 +245,20 @@ static void normalise_added(struct json_lists *j, size_t ix)
 	strbuf_release(&out);
 }
 
-static int read_added(struct json_lists *j, const struct tokfile_place *root)
+static int read_added(struct json_lists *j, const struct jsonplace *root)
 {
-	struct tokfile_place added = tokfile_member(root, "added_tokens");
+	struct jsonplace added = jsonplace_member(root, "added_tokens");
 	size_t n;
 	int rc;
 
-	if (tokfile_is_null(&added)) return ST_OK;
-	rc = tokfile_array(&added, &n);
+	if (jsonplace_is_null(&added)) return ST_OK;
+	rc = jsonplace_array(&added, &n);
 	if (rc != ST_OK) return rc;
 	j->added = mem_array(struct vocab_added, n + 1);
 	j->added_texts = mem_array(char *, n + 1);
 	j->l.added = j->added;
 	for (size_t i = 0; i < n && rc == ST_OK; i++) {
-		struct tokfile_place item = tokfile_item(&added, i);
+		struct jsonplace item = jsonplace_item(&added, i);
 
 		rc = read_added_token(j, &item, &j->added[i]);
 		if (rc != ST_OK) break;
@@ -270,10 +270,10 @@ static int read_added(struct json_lists *j, const struct tokfile_place *root)
 
 /* ---- the rest ---- */
 
-static int read_steps(struct json_lists *j, const struct tokfile_place *root)
+static int read_steps(struct json_lists *j, const struct jsonplace *root)
 {
-	struct tokfile_place norm = tokfile_member(root, "normalizer"), pre = tokfile_member(root, "pre_tokenizer"),
-			     post = tokfile_member(root, "post_processor"), decoder = tokfile_member(root, "decoder");
+	struct jsonplace norm = jsonplace_member(root, "normalizer"), pre = jsonplace_member(root, "pre_tokenizer"),
+			     post = jsonplace_member(root, "post_processor"), decoder = jsonplace_member(root, "decoder");
 	struct tokfile_steps *s = &j->steps;
 	int rc = tokfile_read_normalizer(&norm, s);
 
@@ -283,25 +283,25 @@ static int read_steps(struct json_lists *j, const struct tokfile_place *root)
 	if (rc != ST_OK) return rc;
 	j->l.spelling = s->is_byte_level ? TOKBYTES_GPT2 : TOKBYTES_LLAMA;
 	if (!s->is_byte_level && !s->has_mark_replace && !s->has_metaspace)
-		return tokfile_fail(&pre, ST_UNSUPPORTED,
+		return jsonplace_fail(&pre, ST_UNSUPPORTED,
 				    "expected a ByteLevel step (byte-level BPE), or spaces that become U+2581 by a Metaspace step or "
 				    "a Replace normalizer (SentencePiece)");
 	if (s->is_byte_level && s->has_metaspace)
-		return tokfile_fail(&pre, ST_UNSUPPORTED, "ByteLevel and Metaspace together are not supported");
+		return jsonplace_fail(&pre, ST_UNSUPPORTED, "ByteLevel and Metaspace together are not supported");
 	j->l.prefix = s->prefix;
 	j->l.strip_first = s->strip_first;
 	return ST_OK;
 }
 
-static int make_words(struct json_lists *j, const struct tokfile_place *root)
+static int make_words(struct json_lists *j, const struct jsonplace *root)
 {
-	struct tokfile_place pre = tokfile_member(root, "pre_tokenizer");
+	struct jsonplace pre = jsonplace_member(root, "pre_tokenizer");
 	struct errbuf why = {0};
 	int rc;
 
 	if (j->steps.n_stages == 0) return ST_OK;
 	rc = pretok_from_stages(&j->l.words, j->steps.stages, j->steps.n_stages, &why);
-	return rc == ST_OK ? ST_OK : tokfile_fail(&pre, rc, "%s", why.text);
+	return rc == ST_OK ? ST_OK : jsonplace_fail(&pre, rc, "%s", why.text);
 }
 
 static struct gguf_str str_of(const char *text)
@@ -310,15 +310,15 @@ static struct gguf_str str_of(const char *text)
 }
 
 /* The template of the post_processor says what is put in front of a text, unless add_bos_token says yes or no. */
-static int read_ends(struct json_lists *j, const struct tokfile_place *root)
+static int read_ends(struct json_lists *j, const struct jsonplace *root)
 {
-	struct tokfile_place post = tokfile_member(root, "post_processor");
+	struct jsonplace post = jsonplace_member(root, "post_processor");
 	struct gguf_str bos = j->steps.bos.len > 0 ? j->steps.bos : str_of(j->folder.bos);
 
 	j->l.bos = find_token(j, bos);
 	j->l.eos = find_token(j, str_of(j->folder.eos));
 	if (j->steps.bos.len > 0 && j->l.bos == TOKEN_NONE)
-		return tokfile_fail(&post, ST_INVALID, "puts \"%s\" in front of a text; expected a token of the vocabulary",
+		return jsonplace_fail(&post, ST_INVALID, "puts \"%s\" in front of a text; expected a token of the vocabulary",
 				    quote_short(bos.s, bos.len).text);
 	j->l.add_bos = j->folder.add_bos >= 0 ? j->folder.add_bos : j->steps.bos.len > 0;
 	for (size_t i = 0; i < j->folder.n_stops; i++)
@@ -329,8 +329,8 @@ static int read_ends(struct json_lists *j, const struct tokfile_place *root)
 
 static int read_all(struct json_lists *j, struct errbuf *err)
 {
-	struct tokfile_place root = {.file = j->l.file, .value = j->root, .err = err},
-			     model = tokfile_member(&root, "model");
+	struct jsonplace root = {.file = j->l.file, .value = j->root, .err = err},
+			     model = jsonplace_member(&root, "model");
 	int rc = check_model(&model); /* first: the other parts go with the kind of model */
 
 	if (rc == ST_OK) rc = read_steps(j, &root);
@@ -379,7 +379,7 @@ int tokenizer_from_json(struct tokenizer **out, const char *path, struct errbuf 
 	if (strlen(shown.text) + 1 >= sizeof(shown.text) && strrchr(file, '/')) shown = quote_short(strrchr(file, '/') + 1, strlen(strrchr(file, '/')) - 1);
 	j.l.file = shown.text;
 	if (is_folder) rc = tokfile_folder_read(&j.folder, path, err);
-	if (rc == ST_OK) rc = tokfile_load(&j.root, file, shown.text, err);
+	if (rc == ST_OK) rc = jsonplace_load(&j.root, file, shown.text, err);
 	if (rc == ST_OK) rc = read_all(&j, err);
 	if (rc == ST_OK) rc = make(out, &j, err);
 	json_lists_release(&j);

@@ -1,7 +1,6 @@
-/* tokfile.h - reading tokenizer.json, for the files that do it.
+/* tokfile.h - reading tokenizer.json and what lies beside it, for the files that do it.
  *
- * Inside the tokenizer only. A place is a value in a file and the way to it ("pre_tokenizer.pretokenizers[1].pattern"), so
- * that every message names both. */
+ * Inside the tokenizer only. Files and places in them: model/jsonplace.h. */
 #ifndef SLUICE_TOKFILE_H
 #define SLUICE_TOKFILE_H
 
@@ -10,41 +9,7 @@
 #include "frontend/pretok.h"
 #include "frontend/textnorm.h"
 #include "frontend/vocab.h"
-
-#include <jansson.h>
-
-#define TOKFILE_FILE_MAX   (192 * MIB)        /* the largest published ones have some 35 MB */
-#define TOKFILE_VALUES_MAX ((size_t)16 << 20) /* each costs jansson some 50 bytes while it is read */
-#define TOKFILE_DEPTH_MAX  32                 /* the deepest published ones have 8 */
-
-/* The object in a JSON file, bounded as above, to be released with json_decref(); no key twice. ST_NOT_FOUND: there is no
- * such file. shown: its name in messages. */
-int tokfile_load(json_t **out, const char *path, const char *shown, struct errbuf *err) MUST_CHECK;
-
-/* ---- places ---- */
-
-struct tokfile_place {
-	const char *file;
-	const json_t *value; /* NULL: there is none */
-	char way[160];       /* cut when longer */
-	struct errbuf *err;
-};
-
-struct tokfile_place tokfile_member(const struct tokfile_place *p, const char *key);
-struct tokfile_place tokfile_item(const struct tokfile_place *p, size_t ix);
-/* There is no such member, or it is null. */
-bool tokfile_is_null(const struct tokfile_place *p);
-/* Sets "FILE: WAY: text" and returns rc. */
-int tokfile_fail(const struct tokfile_place *p, int rc, const char *fmt, ...) PRINTF_LIKE(3, 4);
-
-/* Values that must be of a kind. The _or variants give fallback where there is none. */
-int tokfile_str(const struct tokfile_place *p, struct gguf_str *out) MUST_CHECK;
-int tokfile_bool_or(const struct tokfile_place *p, const char *key, bool fallback, bool *out) MUST_CHECK;
-int tokfile_array(const struct tokfile_place *p, size_t *n) MUST_CHECK;
-/* An id below n_ids. */
-int tokfile_id(const struct tokfile_place *p, size_t n_ids, uint32_t *out) MUST_CHECK;
-/* A member that must be absent, null, an empty text, 0 or false, for what is not supported; why says so. */
-int tokfile_must_be_unset(const struct tokfile_place *p, const char *key, const char *why) MUST_CHECK;
+#include "model/jsonplace.h"
 
 /* ---- steps ---- */
 
@@ -66,10 +31,10 @@ struct tokfile_steps {
 };
 
 void tokfile_steps_release(struct tokfile_steps *s);
-int tokfile_read_normalizer(const struct tokfile_place *p, struct tokfile_steps *s) MUST_CHECK;
-int tokfile_read_pretokenizer(const struct tokfile_place *p, struct tokfile_steps *s) MUST_CHECK;
-int tokfile_read_postprocessor(const struct tokfile_place *p, struct tokfile_steps *s) MUST_CHECK;
-int tokfile_read_decoder(const struct tokfile_place *p, struct tokfile_steps *s) MUST_CHECK;
+int tokfile_read_normalizer(const struct jsonplace *p, struct tokfile_steps *s) MUST_CHECK;
+int tokfile_read_pretokenizer(const struct jsonplace *p, struct tokfile_steps *s) MUST_CHECK;
+int tokfile_read_postprocessor(const struct jsonplace *p, struct tokfile_steps *s) MUST_CHECK;
+int tokfile_read_decoder(const struct jsonplace *p, struct tokfile_steps *s) MUST_CHECK;
 
 /* ---- companions ---- */
 

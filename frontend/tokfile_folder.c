@@ -30,75 +30,75 @@ static int companion_load(json_t **out, const char *folder, const char *name, st
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	rc = tokfile_load(out, path, name, &why);
+	rc = jsonplace_load(out, path, name, &why);
 	if (rc == ST_OK || rc == ST_NOT_FOUND) return ST_OK;
 	return err_set(err, rc, "%s", why.text);
 }
 
 /* A token's text: "..." or {"content": "..."}. */
-static int read_token(const struct tokfile_place *config, const char *key, char **out)
+static int read_token(const struct jsonplace *config, const char *key, char **out)
 {
-	struct tokfile_place m = tokfile_member(config, key), content = tokfile_member(&m, "content");
+	struct jsonplace m = jsonplace_member(config, key), content = jsonplace_member(&m, "content");
 	struct gguf_str text;
 	int rc;
 
-	if (tokfile_is_null(&m)) return ST_OK;
-	rc = tokfile_str(json_is_object(m.value) ? &content : &m, &text);
+	if (jsonplace_is_null(&m)) return ST_OK;
+	rc = jsonplace_str(json_is_object(m.value) ? &content : &m, &text);
 	if (rc == ST_OK) *out = mem_strndup(text.s, text.len);
 	return rc;
 }
 
 /* A text, or a list of {"name", "template"} of which the one called "default" counts. */
-static int read_template(const struct tokfile_place *config, char **out)
+static int read_template(const struct jsonplace *config, char **out)
 {
-	struct tokfile_place m = tokfile_member(config, "chat_template"), chosen = m;
+	struct jsonplace m = jsonplace_member(config, "chat_template"), chosen = m;
 	struct gguf_str text;
 	int rc;
 
-	if (tokfile_is_null(&m)) return ST_OK;
+	if (jsonplace_is_null(&m)) return ST_OK;
 	for (size_t i = 0; i < json_array_size(m.value); i++) {
-		struct tokfile_place item = tokfile_item(&m, i), name = tokfile_member(&item, "name");
+		struct jsonplace item = jsonplace_item(&m, i), name = jsonplace_member(&item, "name");
 
 		if (!json_is_string(name.value) || strcmp(json_string_value(name.value), "default") != 0) continue;
-		chosen = tokfile_member(&item, "template");
+		chosen = jsonplace_member(&item, "template");
 	}
 	if (json_is_array(chosen.value)) return ST_OK; /* none is for plain chats */
-	rc = tokfile_str(&chosen, &text);
+	rc = jsonplace_str(&chosen, &text);
 	if (rc == ST_OK) *out = mem_strndup(text.s, text.len);
 	return rc;
 }
 
 static int read_config(struct tokfile_folder *f, struct errbuf *err)
 {
-	struct tokfile_place config = {.file = "tokenizer_config.json", .value = f->config, .err = err},
-			     add_bos = tokfile_member(&config, "add_bos_token");
+	struct jsonplace config = {.file = "tokenizer_config.json", .value = f->config, .err = err},
+			     add_bos = jsonplace_member(&config, "add_bos_token");
 	bool on;
 	int rc = read_token(&config, "bos_token", &f->bos);
 
 	if (rc == ST_OK) rc = read_token(&config, "eos_token", &f->eos);
 	if (rc == ST_OK) rc = read_template(&config, &f->chat_template);
-	if (rc == ST_OK) rc = tokfile_must_be_unset(&config, "add_eos_token", "a token behind each text is not supported");
-	if (rc == ST_OK) rc = tokfile_bool_or(&config, "add_bos_token", false, &on);
-	if (rc == ST_OK && !tokfile_is_null(&add_bos)) f->add_bos = on;
+	if (rc == ST_OK) rc = jsonplace_must_be_unset(&config, "add_eos_token", "a token behind each text is not supported");
+	if (rc == ST_OK) rc = jsonplace_bool_or(&config, "add_bos_token", false, &on);
+	if (rc == ST_OK && !jsonplace_is_null(&add_bos)) f->add_bos = on;
 	return rc;
 }
 
 /* eos_token_id: an id or several. */
 static int read_generation(struct tokfile_folder *f, struct errbuf *err)
 {
-	struct tokfile_place config = {.file = "generation_config.json", .value = f->generation, .err = err},
-			     eos = tokfile_member(&config, "eos_token_id");
+	struct jsonplace config = {.file = "generation_config.json", .value = f->generation, .err = err},
+			     eos = jsonplace_member(&config, "eos_token_id");
 	int rc = ST_OK;
 
-	if (tokfile_is_null(&eos)) return ST_OK;
+	if (jsonplace_is_null(&eos)) return ST_OK;
 	if (!json_is_array(eos.value)) {
 		f->n_stops = 1;
-		return tokfile_id(&eos, UINT32_MAX, &f->stops[0]);
+		return jsonplace_id(&eos, UINT32_MAX, &f->stops[0]);
 	}
 	for (size_t i = 0; i < json_array_size(eos.value) && rc == ST_OK && f->n_stops < ARRAY_LEN(f->stops); i++) {
-		struct tokfile_place item = tokfile_item(&eos, i);
+		struct jsonplace item = jsonplace_item(&eos, i);
 
-		rc = tokfile_id(&item, UINT32_MAX, &f->stops[f->n_stops++]);
+		rc = jsonplace_id(&item, UINT32_MAX, &f->stops[f->n_stops++]);
 	}
 	return rc;
 }

@@ -1,9 +1,9 @@
-/* tokfile.c - see tokfile.h: files and places. */
-#include "frontend/tokfile.h"
+/* jsonplace.c - see jsonplace.h. */
+#include "model/jsonplace.h"
 
+#include "common/jsonbound.h"
 #include "common/mem.h"
 #include "common/quote.h"
-#include "frontend/jsonread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +26,9 @@ static int file_bytes(const char *path, const char *shown, char **out, size_t *l
 		return err_set(err, errno == ENOENT ? ST_NOT_FOUND : ST_IO, "%s: cannot be opened: %s", shown, strerror(errno));
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
 		rc = err_set(err, ST_INVALID, "%s: is no file", shown);
-	else if ((uint64_t)st.st_size > TOKFILE_FILE_MAX)
+	else if ((uint64_t)st.st_size > JSONPLACE_FILE_MAX)
 		rc = err_set(err, ST_LIMIT, "%s: has %" PRIu64 " bytes; expected at most %zu", shown, (uint64_t)st.st_size,
-			     TOKFILE_FILE_MAX);
+			     JSONPLACE_FILE_MAX);
 	*out = NULL;
 	if (rc == ST_OK) *out = mem_realloc(NULL, (size_t)st.st_size + 1, 1);
 	while (rc == ST_OK && got < (size_t)st.st_size) {
@@ -51,15 +51,15 @@ static int file_bytes(const char *path, const char *shown, char **out, size_t *l
 
 static int check_bounds(const char *s, size_t len, const char *shown, struct errbuf *err)
 {
-	switch (jsonread_bounds(s, len, TOKFILE_DEPTH_MAX, TOKFILE_VALUES_MAX)) {
-	case JSONREAD_TOO_DEEP: return err_set(err, ST_LIMIT, "%s: is nested deeper than %d levels", shown, TOKFILE_DEPTH_MAX);
-	case JSONREAD_TOO_MANY: return err_set(err, ST_LIMIT, "%s: holds more than %zu values", shown, TOKFILE_VALUES_MAX);
-	case JSONREAD_FITS: break;
+	switch (jsonbound_scan(s, len, JSONPLACE_DEPTH_MAX, JSONPLACE_VALUES_MAX)) {
+	case JSONBOUND_TOO_DEEP: return err_set(err, ST_LIMIT, "%s: is nested deeper than %d levels", shown, JSONPLACE_DEPTH_MAX);
+	case JSONBOUND_TOO_MANY: return err_set(err, ST_LIMIT, "%s: holds more than %zu values", shown, JSONPLACE_VALUES_MAX);
+	case JSONBOUND_FITS: break;
 	}
 	return ST_OK;
 }
 
-int tokfile_load(json_t **out, const char *path, const char *shown, struct errbuf *err)
+int jsonplace_load(json_t **out, const char *path, const char *shown, struct errbuf *err)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -86,9 +86,9 @@ int tokfile_load(json_t **out, const char *path, const char *shown, struct errbu
 
 /* ---- places ---- */
 
-struct tokfile_place tokfile_member(const struct tokfile_place *p, const char *key)
+struct jsonplace jsonplace_member(const struct jsonplace *p, const char *key)
 {
-	struct tokfile_place m = *p;
+	struct jsonplace m = *p;
 	size_t len = strlen(m.way);
 
 	m.value = json_object_get(p->value, key);
@@ -96,9 +96,9 @@ struct tokfile_place tokfile_member(const struct tokfile_place *p, const char *k
 	return m;
 }
 
-struct tokfile_place tokfile_item(const struct tokfile_place *p, size_t ix)
+struct jsonplace jsonplace_item(const struct jsonplace *p, size_t ix)
 {
-	struct tokfile_place m = *p;
+	struct jsonplace m = *p;
 	size_t len = strlen(m.way);
 
 	m.value = json_array_get(p->value, ix);
@@ -106,12 +106,12 @@ struct tokfile_place tokfile_item(const struct tokfile_place *p, size_t ix)
 	return m;
 }
 
-bool tokfile_is_null(const struct tokfile_place *p)
+bool jsonplace_is_null(const struct jsonplace *p)
 {
 	return !p->value || json_is_null(p->value);
 }
 
-int tokfile_fail(const struct tokfile_place *p, int rc, const char *fmt, ...)
+int jsonplace_fail(const struct jsonplace *p, int rc, const char *fmt, ...)
 {
 	char text[512];
 	va_list ap;
@@ -142,48 +142,48 @@ static const char *kind_name(const json_t *j)
 	}
 }
 
-int tokfile_str(const struct tokfile_place *p, struct gguf_str *out)
+int jsonplace_str(const struct jsonplace *p, struct gguf_str *out)
 {
-	if (!json_is_string(p->value)) return tokfile_fail(p, ST_INVALID, "is %s; expected a text", kind_name(p->value));
+	if (!json_is_string(p->value)) return jsonplace_fail(p, ST_INVALID, "is %s; expected a text", kind_name(p->value));
 	*out = (struct gguf_str){json_string_value(p->value), json_string_length(p->value)};
 	return ST_OK;
 }
 
-int tokfile_bool_or(const struct tokfile_place *p, const char *key, bool fallback, bool *out)
+int jsonplace_bool_or(const struct jsonplace *p, const char *key, bool fallback, bool *out)
 {
-	struct tokfile_place m = tokfile_member(p, key);
+	struct jsonplace m = jsonplace_member(p, key);
 
 	*out = fallback;
-	if (tokfile_is_null(&m)) return ST_OK;
-	if (!json_is_boolean(m.value)) return tokfile_fail(&m, ST_INVALID, "is %s; expected true or false", kind_name(m.value));
+	if (jsonplace_is_null(&m)) return ST_OK;
+	if (!json_is_boolean(m.value)) return jsonplace_fail(&m, ST_INVALID, "is %s; expected true or false", kind_name(m.value));
 	*out = json_is_true(m.value);
 	return ST_OK;
 }
 
-int tokfile_array(const struct tokfile_place *p, size_t *n)
+int jsonplace_array(const struct jsonplace *p, size_t *n)
 {
-	if (!json_is_array(p->value)) return tokfile_fail(p, ST_INVALID, "is %s; expected an array", kind_name(p->value));
+	if (!json_is_array(p->value)) return jsonplace_fail(p, ST_INVALID, "is %s; expected an array", kind_name(p->value));
 	*n = json_array_size(p->value);
 	return ST_OK;
 }
 
-int tokfile_id(const struct tokfile_place *p, size_t n_ids, uint32_t *out)
+int jsonplace_id(const struct jsonplace *p, size_t n_ids, uint32_t *out)
 {
 	json_int_t id = json_integer_value(p->value);
 
-	if (!json_is_integer(p->value)) return tokfile_fail(p, ST_INVALID, "is %s; expected a token id", kind_name(p->value));
+	if (!json_is_integer(p->value)) return jsonplace_fail(p, ST_INVALID, "is %s; expected a token id", kind_name(p->value));
 	if (id < 0 || (uint64_t)id >= n_ids)
-		return tokfile_fail(p, ST_INVALID, "is %" JSON_INTEGER_FORMAT "; expected a token id, 0 to %zu", id, n_ids - 1);
+		return jsonplace_fail(p, ST_INVALID, "is %" JSON_INTEGER_FORMAT "; expected a token id, 0 to %zu", id, n_ids - 1);
 	*out = (uint32_t)id;
 	return ST_OK;
 }
 
-int tokfile_must_be_unset(const struct tokfile_place *p, const char *key, const char *why)
+int jsonplace_must_be_unset(const struct jsonplace *p, const char *key, const char *why)
 {
-	struct tokfile_place m = tokfile_member(p, key);
+	struct jsonplace m = jsonplace_member(p, key);
 
-	if (tokfile_is_null(&m) || json_is_false(m.value)) return ST_OK;
+	if (jsonplace_is_null(&m) || json_is_false(m.value)) return ST_OK;
 	if (json_is_string(m.value) && json_string_length(m.value) == 0) return ST_OK;
 	if (json_is_number(m.value) && json_number_value(m.value) == 0) return ST_OK;
-	return tokfile_fail(&m, ST_UNSUPPORTED, "%s; expected null", why);
+	return jsonplace_fail(&m, ST_UNSUPPORTED, "%s; expected null", why);
 }
