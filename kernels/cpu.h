@@ -187,6 +187,7 @@ struct cpu_op {
 			const uint32_t *rows;
 			uint32_t dim;
 		} gather;
+		struct kcopy copy_rows;
 		struct {
 			struct ksampled *out;
 			const float *logits;
@@ -250,7 +251,7 @@ void cpu_pages_free(void *ptr, size_t bytes);
 		.name = level_name, .mat_bytes = cpu_mat_bytes, .mat_init = cpu_mat_init, .mat_put = cpu_mat_put,       \
 		.mat_view = cpu_mat_view, .embed = cpu_embed, .norm = cpu_norm, .matmul = cpu_matmul, .rope = cpu_rope, \
 		.kv_store = cpu_kv_store, .attention = cpu_attention, .glu = cpu_glu, .gather = cpu_gather,             \
-		.sample = cpu_sample                                                                                    \
+		.copy = cpu_copy, .sample = cpu_sample                                                                                  \
 	}
 
 size_t cpu_mat_bytes(struct kdev *d, enum ggtype type, uint32_t rows, uint32_t cols);
@@ -268,6 +269,7 @@ void cpu_kv_store(struct kdev *d, const struct kkv *kv, const float *k, uint32_t
 void cpu_attention(struct kdev *d, const struct kattn *a, const struct kbatch *b);
 void cpu_glu(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim, enum kglu kind, float limit);
 void cpu_gather(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
+void cpu_copy(struct kdev *d, const struct kcopy *a, uint32_t n);
 void cpu_sample(struct kdev *d, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
 		const struct ksample *params, const uint32_t *extra);
 

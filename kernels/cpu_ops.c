@@ -261,6 +261,29 @@ void cpu_gather(struct kdev *base, float *out, const float *x, const uint32_t *r
 	op->u.gather.dim = dim;
 }
 
+static void cpu_run_copy(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
+{
+	const struct kcopy *a = &op->u.copy_rows;
+
+	for (size_t i = begin; i < end; i++) {
+		for (size_t g = 0; g < a->groups; g++) {
+			float *out = a->out + i * a->ld_out + g * a->out_step;
+
+			if (a->x)
+				memcpy(out, a->x + i * a->ld_x + g * a->x_step, a->dim * sizeof(float));
+			else
+				memset(out, 0, a->dim * sizeof(float));
+		}
+	}
+}
+
+void cpu_copy(struct kdev *base, const struct kcopy *a, uint32_t n)
+{
+	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_copy, n, cpu_is_solo(n, (uint64_t)a->groups * a->dim));
+
+	op->u.copy_rows = *a;
+}
+
 /* --- attention --- */
 
 static void cpu_run_kv_store(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)

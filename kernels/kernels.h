@@ -145,6 +145,16 @@ struct ksigmoid {
 	bool accumulate;
 };
 
+/* out + i * ld_out + g * out_step gets dim floats of x + i * ld_x + g * x_step, for each row i and group g; x NULL: zeros. They do not
+ * overlap. */
+struct kcopy {
+	float *out;
+	uint32_t ld_out, out_step;
+	const float *x;
+	uint32_t ld_x, x_step;
+	uint32_t groups, dim;
+};
+
 enum kroute_kind {
 	KROUTE_SOFTMAX,      /* probabilities over all experts, then the k best */
 	KROUTE_SOFTMAX_TOPK, /* the k best logits, then softmax over these */
@@ -304,6 +314,7 @@ struct kops {
 	void (*delta)(struct kdev *d, const struct kdelta *a, const struct kbatch *b);
 	/* out (n, dim) = x[rows[i]]. */
 	void (*gather)(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
+	void (*copy)(struct kdev *d, const struct kcopy *a, uint32_t n);
 	/* out[n] from logits (n, vocab), vLLM order: mask, bans, bias, penalties (repetition, frequency, presence),
 	 * temperature (0: argmax), min_p, top_k (ties with the k-th stay), top_p (drop from the bottom while the
 	 * cumulative probability <= 1 - top_p, on the distribution after top_k), draw with Philox4x32-10 keyed by seed,
