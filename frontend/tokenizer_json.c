@@ -10,14 +10,11 @@
 #include "common/strbuf.h"
 #include "frontend/tokenizer_impl.h"
 #include "frontend/tokfile.h"
+#include "model/tokbytes_json.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#define IDS_SPARSE 65536 /* ids may exceed the number of tokens by as much: some vocabularies have gaps */
-
-enum token_type { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5, TYPE_BYTE = 6 };
 
 /* A tokenizer.json on its way to lists. */
 struct json_lists {
@@ -25,10 +22,8 @@ struct json_lists {
 	struct tokfile_steps steps;
 	struct tokfile_folder folder;
 	json_t *root;
-	bool byte_fallback;
-	struct gguf_str *tokens; /* all owned, (l.n_tokens) */
-	int32_t *types;
-	struct vocab_merge *merges;
+	struct tokbytes_json vocab;
+	struct vocab_merge *merges; /* owned, as the rest */
 	struct vocab_added *added;
 	char **added_texts; /* owned, normalised; (l.n_added) */
 };
@@ -39,75 +34,13 @@ static void json_lists_release(struct json_lists *j)
 	free(j->added_texts);
 	free(j->added);
 	free(j->merges);
-	free(j->types);
-	free(j->tokens);
+	tokbytes_json_release(&j->vocab);
 	tokfile_steps_release(&j->steps);
 	tokfile_folder_release(&j->folder);
 	json_decref(j->root);
 }
 
 /* ---- model ---- */
-
-static bool is_byte_name(const char *s)
-{
-	return strlen(s) == 6 && memcmp(s, "<0x", 3) == 0 && strspn(s + 3, "0123456789ABCDEFabcdef") == 2 && s[5] == '>';
-}
-
-static int put_token(struct json_lists *j, const struct jsonplace *p, uint32_t id, struct gguf_str text, int32_t type)
-{
-	struct gguf_str old = j->tokens[id];
-	bool same = old.len == text.len && (text.len == 0 || memcmp(old.s, text.s, text.len) == 0);
-
-	if (old.len > 0 && !same)
-		return jsonplace_fail(p, ST_INVALID, "id %u is that of \"%s\" and of \"%s\"; expected one token an id", id,
-				    quote_short(old.s, old.len).text, quote_short(text.s, text.len).text);
-	j->tokens[id] = text;
-	j->types[id] = type;
-	return ST_OK;
-}
-
-/* The highest id decides how many there are. */
-static int count_ids(struct json_lists *j, const struct jsonplace *vocab, const struct jsonplace *added)
-{
-	size_t most = json_object_size(vocab->value) + json_array_size(added->value) + IDS_SPARSE;
-	uint32_t id;
-	const char *text;
-	json_t *value;
-	int rc = ST_OK;
-
-	json_object_foreach((json_t *)(uintptr_t)vocab->value, text, value)
-	{
-		struct jsonplace m = *vocab;
-
-		m.value = value;
-		rc = jsonplace_id(&m, most, &id);
-		if (rc != ST_OK) return rc;
-		j->l.n_tokens = max_size(j->l.n_tokens, (size_t)id + 1);
-	}
-	for (size_t i = 0; i < json_array_size(added->value) && rc == ST_OK; i++) {
-		struct jsonplace item = jsonplace_item(added, i), m = jsonplace_member(&item, "id");
-
-		rc = jsonplace_id(&m, most, &id);
-		if (rc == ST_OK) j->l.n_tokens = max_size(j->l.n_tokens, (size_t)id + 1);
-	}
-	return rc;
-}
-
-static int read_vocab(struct json_lists *j, const struct jsonplace *vocab)
-{
-	const char *text;
-	json_t *value;
-	int rc = ST_OK;
-
-	json_object_foreach((json_t *)(uintptr_t)vocab->value, text, value)
-	{
-		int32_t type = j->byte_fallback && is_byte_name(text) ? TYPE_BYTE : TYPE_NORMAL;
-
-		if (rc == ST_OK)
-			rc = put_token(j, vocab, (uint32_t)json_integer_value(value), (struct gguf_str){text, strlen(text)}, type);
-	}
-	return rc;
-}
 
 /* "left right", or ["left", "right"]. */
 static int read_merge(const struct jsonplace *p, struct vocab_merge *out)
@@ -154,7 +87,7 @@ static int read_merges(struct json_lists *j, const struct jsonplace *model)
 static uint32_t find_token(const struct json_lists *j, struct gguf_str text)
 {
 	for (uint32_t i = 0; i < j->l.n_tokens && text.len > 0; i++)
-		if (j->tokens[i].len == text.len && memcmp(j->tokens[i].s, text.s, text.len) == 0) return i;
+		if (j->vocab.tokens[i].len == text.len && memcmp(j->vocab.tokens[i].s, text.s, text.len) == 0) return i;
 	return TOKEN_NONE;
 }
 
@@ -176,7 +109,7 @@ static int read_unknown(struct json_lists *j, const struct jsonplace *model)
 
 static int check_model(const struct jsonplace *model)
 {
-	struct jsonplace type = jsonplace_member(model, "type"), vocab = jsonplace_member(model, "vocab");
+	struct jsonplace type = jsonplace_member(model, "type");
 	struct gguf_str name = {"BPE", 3};
 	int rc = jsonplace_is_null(&type) ? ST_OK : jsonplace_str(&type, &name);
 
@@ -186,27 +119,22 @@ static int check_model(const struct jsonplace *model)
 	if (rc == ST_OK) rc = jsonplace_must_be_unset(model, "dropout", "random merges are not supported");
 	if (rc == ST_OK) rc = jsonplace_must_be_unset(model, "continuing_subword_prefix", "a prefix of parts is not supported");
 	if (rc == ST_OK) rc = jsonplace_must_be_unset(model, "end_of_word_suffix", "a suffix of words is not supported");
-	if (rc == ST_OK && json_object_size(vocab.value) == 0)
-		rc = jsonplace_fail(&vocab, ST_INVALID, "expected an object with tokens and their ids");
 	return rc;
 }
 
 static int read_model(struct json_lists *j, const struct jsonplace *root)
 {
-	struct jsonplace model = jsonplace_member(root, "model"), vocab = jsonplace_member(&model, "vocab"),
-			     added = jsonplace_member(root, "added_tokens");
-	int rc = jsonplace_bool_or(&model, "byte_fallback", false, &j->byte_fallback);
+	struct jsonplace model = jsonplace_member(root, "model");
+	int rc = jsonplace_bool_or(&model, "ignore_merges", false, &j->l.whole_words);
 
-	if (rc == ST_OK) rc = jsonplace_bool_or(&model, "ignore_merges", false, &j->l.whole_words);
 	if (rc == ST_OK) rc = jsonplace_bool_or(&model, "fuse_unk", false, &j->l.unk_fused);
-	if (rc == ST_OK) rc = count_ids(j, &vocab, &added);
+	if (rc == ST_OK) rc = tokbytes_json_read(&j->vocab, root);
 	if (rc != ST_OK) return rc;
-	j->tokens = mem_array(struct gguf_str, j->l.n_tokens);
-	j->types = mem_array(int32_t, j->l.n_tokens);
-	for (size_t i = 0; i < j->l.n_tokens; i++) j->types[i] = TYPE_UNUSED;
-	rc = read_vocab(j, &vocab);
-	if (rc == ST_OK) rc = read_merges(j, &model);
-	return rc;
+	j->l.tokens = j->vocab.tokens;
+	j->l.types = j->vocab.types;
+	j->l.n_tokens = j->vocab.n_tokens;
+	j->l.spelling = j->vocab.spelling;
+	return read_merges(j, &model);
 }
 
 /* ---- added tokens ---- */
@@ -225,7 +153,7 @@ static int read_added_token(struct json_lists *j, const struct jsonplace *p, str
 	if (rc == ST_OK) rc = jsonplace_bool_or(p, "lstrip", false, &a->lstrip);
 	if (rc == ST_OK) rc = jsonplace_bool_or(p, "rstrip", false, &a->rstrip);
 	if (rc == ST_OK) rc = jsonplace_bool_or(p, "single_word", false, &a->single_word);
-	return rc == ST_OK ? put_token(j, p, a->id, a->text, special ? TYPE_CONTROL : TYPE_USER) : rc;
+	return rc;
 }
 
 /* A token that is looked for in normalised text is normalised itself. */
@@ -281,7 +209,6 @@ static int read_steps(struct json_lists *j, const struct jsonplace *root)
 	if (rc == ST_OK) rc = tokfile_read_postprocessor(&post, s);
 	if (rc == ST_OK) rc = tokfile_read_decoder(&decoder, s);
 	if (rc != ST_OK) return rc;
-	j->l.spelling = s->is_byte_level ? TOKBYTES_GPT2 : TOKBYTES_LLAMA;
 	if (!s->is_byte_level && !s->has_mark_replace && !s->has_metaspace)
 		return jsonplace_fail(&pre, ST_UNSUPPORTED,
 				    "expected a ByteLevel step (byte-level BPE), or spaces that become U+2581 by a Metaspace step or "
@@ -346,8 +273,6 @@ static int make(struct tokenizer **out, struct json_lists *j, struct errbuf *err
 {
 	int rc;
 
-	j->l.tokens = j->tokens;
-	j->l.types = j->types;
 	j->l.norm = j->steps.norm; /* taken */
 	j->steps.norm = NULL;
 	rc = tokenizer_from_lists(out, &j->l, err);
@@ -374,9 +299,7 @@ int tokenizer_from_json(struct tokenizer **out, const char *path, struct errbuf 
 
 	*out = NULL;
 	j.folder.add_bos = -1;
-	snprintf(file, sizeof(file), is_folder ? "%s/tokenizer.json" : "%s", path);
-	shown = quote_short(file, strlen(file));
-	if (strlen(shown.text) + 1 >= sizeof(shown.text) && strrchr(file, '/')) shown = quote_short(strrchr(file, '/') + 1, strlen(strrchr(file, '/')) - 1);
+	tokbytes_json_path(path, file, sizeof(file), &shown);
 	j.l.file = shown.text;
 	if (is_folder) rc = tokfile_folder_read(&j.folder, path, err);
 	if (rc == ST_OK) rc = jsonplace_load(&j.root, file, shown.text, err);

@@ -1,4 +1,5 @@
-/* tokbytes.h - what each token of a vocabulary stands for in bytes, from a model file.
+/* tokbytes.h - what each token of a vocabulary stands for in bytes, from a model file or a
+ * tokenizer.json.
  *
  * The tokenizer (frontend/) and constrained decoding (worker/) read it from here, so they cannot disagree. */
 #ifndef SLUICE_TOKBYTES_H
@@ -7,6 +8,8 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 #include "model/gguf.h"
+
+struct ckpt;
 
 enum tokbytes_kind {
 	TOKBYTES_PLAIN,   /* text */
@@ -44,6 +47,10 @@ bool tokbytes_spelling_parse(struct gguf_str name, enum tokbytes_spelling *out);
 int tokbytes_from_lists(struct tokbytes **out, const struct tokbytes_lists *l, struct errbuf *err) MUST_CHECK;
 /* From the keys tokenizer.ggml.model, tokens and token_type. */
 int tokbytes_from_gguf(struct tokbytes **out, const struct gguf *g, struct errbuf *err) MUST_CHECK;
+/* What a worker's grammars need: the vocabulary of `tokenizer` (--tokenizer: a tokenizer.json or its folder) if it is given, else the
+ * checkpoint's own, of the GGUF file or the tokenizer.json of the folder. Tokens beyond n_tokens, which the model cannot draw, are
+ * left out; fewer are fine. */
+int tokbytes_from_model(struct tokbytes **out, const struct ckpt *c, const char *tokenizer, uint32_t n_tokens, struct errbuf *err) MUST_CHECK;
 void tokbytes_free(struct tokbytes *t);
 
 static inline const char *tokbytes_of(const struct tokbytes *t, uint32_t id, size_t *len)

@@ -1,6 +1,6 @@
 /* test_tokbytes.c - what tokens stand for, from both kinds of vocabulary. */
 #include "common/mem.h"
-#include "model/tokbytes.h"
+#include "model/tokbytes_json.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_file.h"
@@ -206,6 +206,82 @@ static void the_default_models_tokens_spell_the_recorded_texts(void **state)
 	tokbytes_free(t);
 }
 
+/* ---- tokenizer.json ---- */
+
+static int load_json(const char *text, struct tokbytes **t, struct errbuf *err)
+{
+	char *path = test_file_temp("tokenizer.json");
+	int rc;
+
+	err->text[0] = 0;
+	test_file_write(path, text, strlen(text));
+	rc = tokbytes_from_json(t, test_file_dir(), err); /* the folder */
+	free(path);
+	return rc;
+}
+
+static void expect_token(const struct tokbytes *t, uint32_t id, enum tokbytes_kind kind, const char *bytes)
+{
+	size_t len;
+	const char *got = tokbytes_of(t, id, &len);
+
+	if (t->kinds[id] != kind || len != strlen(bytes) || memcmp(got, bytes, len) != 0)
+		fail_msg("token %u: kind %d, \"%.*s\"", id, t->kinds[id], (int)len, got);
+}
+
+static void a_tokenizer_json_is_read(void **state)
+{
+	struct errbuf err = {{0}};
+	struct tokbytes *t;
+
+	if (load_json("{\"model\":{\"vocab\":{\"a\":0,\"\\u0120the\":1,\"<0x41>\":3}},"
+		      "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\"},{\"type\":\"ByteLevel\"}]},"
+		      "\"added_tokens\":[{\"id\":5,\"content\":\"\\u0120<x>\",\"special\":true},{\"id\":6,\"content\":\"<y>\"}]}",
+		      &t, &err) != ST_OK)
+		fail_msg("%s", err.text);
+	assert_int_equal(t->n, 7);
+	expect_token(t, 0, TOKBYTES_PLAIN, "a");
+	expect_token(t, 1, TOKBYTES_PLAIN, " the");
+	expect_token(t, 2, TOKBYTES_UNUSED, ""); /* a gap */
+	expect_token(t, 3, TOKBYTES_PLAIN, "<0x41>");
+	expect_token(t, 5, TOKBYTES_SPECIAL, "\u0120<x>");
+	expect_token(t, 6, TOKBYTES_ADDED, "<y>");
+	tokbytes_free(t);
+	if (load_json("{\"model\":{\"byte_fallback\":true,\"vocab\":{\"\\u2581a\":0,\"<0x41>\":1,\"<0x4>\":2}},"
+		      "\"normalizer\":{\"type\":\"Replace\"},\"pre_tokenizer\":{\"type\":\"Split\",\"pretokenizers\":[{\"type\":\"ByteLevel\"}]}}",
+		      &t, &err) != ST_OK)
+		fail_msg("%s", err.text);
+	expect_token(t, 0, TOKBYTES_PLAIN, " a");
+	expect_token(t, 1, TOKBYTES_PLAIN, "A");
+	expect_token(t, 2, TOKBYTES_PLAIN, "<0x4>");
+	tokbytes_free(t);
+}
+
+static void bad_tokenizer_jsons_are_refused_by_place(void **state)
+{
+	static const struct {
+		const char *text, *want;
+	} cases[] = {
+		{"{}", "tokenizer.json: model.vocab: expected an object"},
+		{"[]", "tokenizer.json: is no JSON object"},
+		{"{\"model\":{\"vocab\":{\"a\":-1}}}", "model.vocab: is -1; expected a token id"},
+		{"{\"model\":{\"vocab\":{\"a\":100000}}}", "model.vocab: is 100000; expected a token id, 0 to 65536"},
+		{"{\"model\":{\"vocab\":{\"a\":0,\"b\":0}}}", "id 0 is that of \"a\" and of \"b\""},
+		{"{\"model\":{\"vocab\":{\"a\":0}},\"added_tokens\":[{\"id\":0,\"content\":\"b\"}]}", "added_tokens[0]: id 0 is that of"},
+		{"{\"model\":{\"vocab\":{\"a\":0}},\"added_tokens\":{}}", "added_tokens: is an object; expected an array"},
+		{"{\"model\":{\"vocab\":{\"a\":0}},\"added_tokens\":[{\"id\":1}]}", "added_tokens[0].content: is missing"},
+	};
+	struct errbuf err;
+	struct tokbytes *t;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		assert_int_not_equal(load_json(cases[i].text, &t, &err), ST_OK);
+		assert_null(t);
+		if (!strstr(err.text, cases[i].want)) fail_msg("%zu: %s", i, err.text);
+	}
+	assert_int_equal(tokbytes_from_json(&t, "/no/such/folder", &err), ST_NOT_FOUND);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +290,8 @@ int main(void)
 		cmocka_unit_test(bad_lists_are_refused),
 		cmocka_unit_test(files_are_read_and_checked),
 		cmocka_unit_test(the_default_models_tokens_spell_the_recorded_texts),
+		cmocka_unit_test(a_tokenizer_json_is_read),
+		cmocka_unit_test(bad_tokenizer_jsons_are_refused_by_place),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
