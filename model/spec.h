@@ -12,6 +12,8 @@
 #include "common/ggtype.h"
 
 struct ckpt;
+struct family;
+struct json_t; /* jansson's */
 
 #define SPEC_LAYERS_MAX   1024
 #define SPEC_DIM_MAX      (1u << 18)
@@ -71,6 +73,16 @@ struct spec_layer {
 	bool shared_gate;    /* its output is multiplied by sigmoid of a gate */
 };
 
+/* How a folder's quantized matrices are stored: quantization_config. */
+enum spec_quant_kind { SPEC_QUANT_NONE, SPEC_QUANT_FP8, SPEC_QUANT_GPTQ, SPEC_QUANT_AWQ, SPEC_QUANT_MXFP4 };
+
+struct spec_quant {
+	enum spec_quant_kind kind;
+	uint32_t block_rows, block_cols; /* FP8: of a scale; GPTQ and AWQ: block_cols is the group */
+	bool sym;                        /* GPTQ: all zeros are 8 */
+	bool zeros_minus_one;            /* GPTQ v1 */
+};
+
 struct spec {
 	const char *family; /* "llama", "qwen3_moe", ...; static text */
 	bool from_gguf;
@@ -90,6 +102,11 @@ struct spec {
 	uint64_t n_params;     /* elements of all tensors of the model */
 	uint64_t weight_bytes; /* of these in the files */
 	const char *file_types; /* "BF16", "Q4_1", "mixed": for people; static text */
+
+	/* For wsrc_find() alone: */
+	const struct family *names; /* the family, for its table of names */
+	const char *prefix;         /* of a folder's tensors: "model."; static text */
+	struct spec_quant quant;
 };
 
 /* T(role, scope, form, rows, cols, has, shard)
@@ -192,6 +209,9 @@ uint64_t spec_layer_state_floats(const struct spec_layer *y);
 
 struct spec_opts {
 	uint32_t model_len_max; /* 0: the model's own; decides between a long and a short rotation where a family has both */
+	/* A JSON object that is merged into config.json as RFC 7396 says (null removes; objects within merge likewise): what vLLM calls
+	 * --hf-overrides. NULL: none. Refused with a GGUF file. */
+	const struct json_t *overrides;
 };
 
 /* Fills *out from an open checkpoint and checks it against its tensors; the caller releases it also after an error. ST_UNSUPPORTED

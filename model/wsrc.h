@@ -21,6 +21,13 @@ enum wsrc_code {
 /* Values of vectors are changed on their way. */
 enum wsrc_map { WSRC_AS_IS, WSRC_PLUS_ONE, WSRC_NEG_EXP };
 
+/* `rows` rows of a weight: row r of them is row first + r / run * step + r % run of the tensor's (its column, when transposed). */
+struct wsrc_piece {
+	uint32_t rows;
+	uint64_t first, run, step;
+};
+#define WSRC_PIECES_MAX 3
+
 struct wsrc {
 	const struct ckpt_tensor *t; /* the values, or the codes */
 	const struct ckpt_tensor *scales, *zeros, *order;
@@ -28,12 +35,13 @@ struct wsrc {
 	enum wsrc_map map;
 	enum ggtype type;    /* of the rows that wsrc_rows() gives */
 	uint32_t rows, cols; /* of this weight */
-	/* Row r of it is row first + r / run * step + r % run of the tensor's (its columns, when transposed). */
-	uint64_t first, run, step;
-	bool transposed;         /* the tensor is (cols, rows): only PLAIN F32, F16, BF16 and MXFP4's unpacking */
-	uint64_t at;             /* elements (blocks of type's) before this one of a stack; 0 */
-	uint64_t tensor_rows;    /* rows of one of the stack, */
-	uint64_t tensor_cols;    /* columns */
+	/* Its rows, one piece after the other: three where the tensor (qkvz of a delta net), or a rank's share of it, has q, k and v apart. */
+	struct wsrc_piece pieces[WSRC_PIECES_MAX];
+	uint32_t n_pieces;
+	bool transposed;      /* the tensor is (cols, rows): PLAIN F32, F16, BF16 and GGUF types (then dequantized to F32), and FP8 */
+	uint64_t at;          /* rows of the tensor before this one of a stack: of experts, or of heads in kv_b_proj; 0 */
+	uint64_t tensor_rows; /* of one of the stack: rows of the tensor, seen as (rows of all, columns), */
+	uint64_t tensor_cols; /* and columns. transposed: tensor_rows == cols, and pieces count columns */
 	uint64_t col_first;      /* a rank's columns begin here */
 	uint32_t block_rows, block_cols; /* FP8; GPTQ and AWQ: block_cols is the group */
 	bool zeros_minus_one;            /* GPTQ v1 */
