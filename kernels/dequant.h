@@ -3,7 +3,7 @@
 #ifndef SLUICE_DEQUANT_H
 #define SLUICE_DEQUANT_H
 
-#include "kernels/half.h"
+#include "common/half.h"
 #include "kernels/kernels.h"
 
 /* Writes the block's block_len values. */

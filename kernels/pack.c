@@ -1,7 +1,7 @@
 /* pack.c - see pack.h. Plain C: runs once a matrix, and for the rows that an embedding needs. */
 #include "kernels/pack.h"
 
-#include "kernels/half.h"
+#include "common/half.h"
 
 #include <string.h>
 

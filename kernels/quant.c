@@ -1,6 +1,6 @@
 /* quant.c - f32 to GGUF rows, as gguf's own quantizers do it (bit-exact for Q8_0, F16, BF16; in Q4_0 and Q4_1 a tie may
  * round the other way). For tests and tools; no product uses it. */
-#include "kernels/half.h"
+#include "common/half.h"
 #include "kernels/kernels.h"
 
 #include <math.h>

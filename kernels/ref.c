@@ -1,7 +1,7 @@
 /* ref.c - the plain level: every operation as its formula says, sums in double. The oracle of the other levels, and
  * what runs on a processor without AVX2. Nothing here is meant to be fast. */
 #include "kernels/cpu.h"
-#include "kernels/half.h"
+#include "common/half.h"
 
 #include <math.h>
 #include <string.h>

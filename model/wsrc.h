@@ -28,13 +28,17 @@ struct wsrc_piece {
 };
 #define WSRC_PIECES_MAX 3
 
+/* kdequant_row() of the kernels. */
+typedef int wsrc_dequant(enum ggtype type, const void *row, float *out, uint64_t cols);
+
 struct wsrc {
 	const struct ckpt_tensor *t; /* the values, or the codes */
 	const struct ckpt_tensor *scales, *zeros, *order;
 	enum wsrc_code code;
 	enum wsrc_map map;
-	enum ggtype type;    /* of the rows that wsrc_rows() gives */
-	uint32_t rows, cols; /* of this weight */
+	enum ggtype type;    /* of the rows that wsrc_rows() gives: wsrc_settle() */
+	uint32_t rows, cols; /* of this weight; a vector is one row or one column */
+	uint32_t rows_pad;   /* the last ones of `rows`, which no file has: zeros that make a vocabulary's shares equal */
 	/* Its rows, one piece after the other: three where the tensor (qkvz of a delta net), or a rank's share of it, has q, k and v apart. */
 	struct wsrc_piece pieces[WSRC_PIECES_MAX];
 	uint32_t n_pieces;
@@ -45,6 +49,7 @@ struct wsrc {
 	uint64_t col_first;      /* a rank's columns begin here */
 	uint32_t block_rows, block_cols; /* FP8; GPTQ and AWQ: block_cols is the group */
 	bool zeros_minus_one;            /* GPTQ v1 */
+	wsrc_dequant *dequant; /* for a GGUF type transposed; set by whoever asks for rows (kernels are not known here) */
 };
 
 /* A share of a tensor-parallel group. */
@@ -57,7 +62,17 @@ struct wsrc_rank {
 int wsrc_find(struct wsrc *out, const struct spec *s, const struct ckpt *c, enum spec_role role, uint32_t layer, uint32_t ix,
 	      struct errbuf *err) MUST_CHECK;
 
-/* Narrows it to a rank's share by the role's shard. ST_INVALID: the size does not divide; the text lists what does. */
+/* wsrc_find()'s last step, when all other members are set and the tensors' shapes are checked: which type the rows will have. F32 where
+ * blocks of the usual one would not fit. */
+void wsrc_settle(struct wsrc *w);
+
+/* How many of a role's matrices or vectors (SPEC_EACH, SPEC_VECS; else 1) a rank has, and which of all its ix-th is: its own heads of
+ * K_B and V_B, its own channels of D_CONV, all of the others, of each of which wsrc_shard() then takes a share. */
+int wsrc_share(uint32_t *n, const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank, struct errbuf *err) MUST_CHECK;
+uint32_t wsrc_share_ix(const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank, uint32_t ix);
+
+/* Narrows it to a rank's share by the role's shard; a vocabulary's rows beyond spec.n_tokens are left out, of one rank's too. ST_INVALID:
+ * the size does not divide; the text lists what does. */
 int wsrc_shard(struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank, struct errbuf *err) MUST_CHECK;
 
 /* n rows from `row` on as GGUF rows of w->type to out (n * ggtype_row_bytes(w->type, w->cols) bytes). ST_INVALID: a scale that is NaN

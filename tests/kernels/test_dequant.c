@@ -1,7 +1,7 @@
 /* test_dequant.c - GGUF blocks to floats and back, against gguf's own results; 16-bit floats over their whole range. */
 #include "tests/kernels/golden.h"
 
-#include "kernels/half.h"
+#include "common/half.h"
 
 static uint32_t types_seen[64];
 
