@@ -2,6 +2,7 @@
  * avx2_attention.c. Tails of rows go through the same instructions under a mask, so an element's bits do not depend on
  * where in a row or a piece it lies. */
 #include "kernels/avx2_math.h"
+#include "kernels/ref.h"
 
 #include <math.h>
 #include <string.h>
@@ -283,6 +284,11 @@ const struct cpu_level cpu_level_avx2 = {
 	.product = avx2_product,
 	.norm = avx2_norm,
 	.glu = avx2_glu,
+	.sigmoid = ref_sigmoid,
+	.softcap = ref_softcap,
+	.combine = ref_combine,
+	.conv = ref_conv,
+	.delta = ref_delta,
 	.rope = avx2_rope,
 	.kv_store = avx2_kv_store,
 	.attention = avx2_attention,

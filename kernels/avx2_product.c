@@ -8,6 +8,7 @@
  * fit), widened once, and scaled once. Q8_0 moves the sign of the weight to the activation for vpmaddubsw; a pair is at
  * most 2 * 128 * 127, so each is widened at once. */
 #include "kernels/avx2_math.h"
+#include "kernels/pack.h"
 
 #include <string.h>
 
@@ -254,20 +255,13 @@ void avx2_interleave(float *columns, const float *rows, uint32_t cols, uint32_t 
 		for (uint32_t r = 0; r < 8; r++) columns[(size_t)c * group + r] = rows[(size_t)r * cols + c];
 }
 
-/* Rows that have no interleaved form: dequantized once for all tokens of the call, then as f32. */
+/* Rows that have no interleaved form, or quantized ones with f32 inputs: dequantized once for all tokens of the call, then as f32. */
 static void avx2_group_rows(const struct cpu_product *p, uint32_t row, uint32_t lanes)
 {
-	const struct kmat *w = p->o->w;
-	uint32_t cols = w->cols;
-	size_t row_bytes = ggtype_row_bytes(w->type, cols);
+	uint32_t cols = p->o->w->cols;
 	float *rows = p->tile, *columns = p->tile + (size_t)8 * cols;
 
-	for (uint32_t r = 0; r < lanes; r++) {
-		int rc = kdequant_row(w->type, (const char *)w->data + (row + r) * row_bytes, rows + (size_t)r * cols,
-				      cols);
-
-		CHECK(rc == ST_OK); /* mat_bytes has refused the others */
-	}
+	for (uint32_t r = 0; r < lanes; r++) pack_row(p->o->w, row + r, rows + (size_t)r * cols);
 	if (lanes < 8) memset(rows + (size_t)lanes * cols, 0, (size_t)(8 - lanes) * cols * sizeof(float));
 	avx2_interleave(columns, rows, cols, 8, 0);
 	avx2_group_f32(p, (const uint8_t *)columns, row, lanes);
@@ -282,7 +276,7 @@ void avx2_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 		const uint8_t *w = (const uint8_t *)m->data + row / 8 * group_bytes;
 		uint32_t lanes = min_u32(8, row_end - row);
 
-		if (m->layout == CPU_LAYOUT_ROWS) {
+		if (m->layout == CPU_LAYOUT_ROWS || (pack_is_quantized(m->type) && !p->xq)) {
 			avx2_group_rows(p, row, lanes);
 			continue;
 		}

@@ -7,6 +7,7 @@
 #include "kernels/avx512.h"
 
 #include "kernels/avx2.h"
+#include "kernels/pack.h"
 
 #ifndef SLUICE_AVX512_EMULATED
 #include <immintrin.h>
@@ -221,26 +222,20 @@ AVX512_GROUP(avx512_group_f32, GGTYPE_F32)
 AVX512_GROUP(avx512_group_f16, GGTYPE_F16)
 AVX512_GROUP(avx512_group_bf16, GGTYPE_BF16)
 
-/* Rows that have no interleaved form: dequantized once for all tokens of the call, then as f32. */
+/* Rows that have no interleaved form, or quantized ones with f32 inputs: dequantized once for all tokens of the call, then as f32. */
 static void avx512_group_rows(const struct cpu_product *p, uint32_t row, uint32_t lanes)
 {
-	const struct kmat *w = p->o->w;
-	uint32_t cols = w->cols;
-	size_t row_bytes = ggtype_row_bytes(w->type, cols);
+	uint32_t cols = p->o->w->cols;
 	float *rows = p->tile, *columns = p->tile + (size_t)8 * cols;
 
 	for (uint32_t half = 0; half < 2; half++) {
 		for (uint32_t r = 0; r < 8; r++) {
 			float *at = rows + (size_t)r * cols;
-			const char *src = (const char *)w->data + (row + half * 8 + r) * row_bytes;
 
-			if (half * 8 + r >= lanes) {
+			if (half * 8 + r >= lanes)
 				memset(at, 0, cols * sizeof(float));
-			} else {
-				int rc = kdequant_row(w->type, src, at, cols);
-
-				CHECK(rc == ST_OK); /* mat_bytes has refused the others */
-			}
+			else
+				pack_row(p->o->w, row + half * 8 + r, at);
 		}
 		avx2_interleave(columns, rows, cols, 16, half);
 	}
@@ -256,7 +251,7 @@ void avx512_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 		const uint8_t *w = (const uint8_t *)m->data + row / 16 * group_bytes;
 		uint32_t lanes = min_u32(16, row_end - row);
 
-		if (m->layout == CPU_LAYOUT_ROWS) {
+		if (m->layout == CPU_LAYOUT_ROWS || (pack_is_quantized(m->type) && !p->xq)) {
 			avx512_group_rows(p, row, lanes);
 			continue;
 		}

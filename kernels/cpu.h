@@ -1,7 +1,8 @@
 /* cpu.h - inside of the CPU device: the recorded operation, the pool of threads, and the table of a vector level.
  *
  * Private to kernels/. Three layers:
- *   cpu_ops.c     the operations of kernels.h: record arguments, cut the work into items, call the level
+ *   cpu_ops.c and friends  the operations of kernels.h: record arguments, cut the work into items, call the level; no cut changes
+ *                 a result, and operations with little work are solo: sharing them would cost more in waiting than it saves
  *   cpu_stream.c  the list of recorded operations and the threads that walk it
  *   struct cpu_level (ref.c, avx2*.c, avx512*.c)  arithmetic on a range of rows, by one thread
  *
@@ -20,6 +21,8 @@
 #define CPU_ATTN_TOKENS  8      /* tokens of one sequence that an attention item takes together */
 #define CPU_ATTN_QUERIES 32     /* (token, head) pairs that an attention pass keeps state for */
 #define CPU_QBLOCK       32     /* columns a block of quantized activations has */
+#define CPU_SOLO_FLOATS  8192   /* about 1 us of a light operation; a barrier costs 0.3 to 1 us */
+#define CPU_DELTA_COLS   64     /* columns of a state that an item of the delta rule has: 32 KiB when k_dim is 128 */
 #define CPU_SCALE_MIN    1e-30f /* blocks of smaller activations count as zeros: 1 / scale must stay finite */
 
 /* Sanitizer builds neither inline nor unroll: every load of a tile with its checks would take minutes to compile. */
@@ -85,6 +88,25 @@ struct cpu_product {
 	float *tile; /* this thread's room for CPU_TILE_ROWS dequantized rows */
 };
 
+/* The inputs of a product: rows of activations, and how they are rounded. */
+struct cpu_inputs {
+	const float *x;
+	uint32_t ld_x, n, cols;
+	bool quantized; /* some weights take int8 activations ... */
+	bool alone;     /* ... which each thread makes for itself */
+};
+
+/* Columns [0, cols) of a head's state of the delta rule, and one token (kernels.h, struct kdelta). */
+struct cpu_delta {
+	float *s; /* (k_dim, cols), ld_s floats apart */
+	size_t ld_s;
+	uint32_t k_dim, cols;
+	const float *q, *k; /* (k_dim), normalised */
+	const float *v;     /* (cols) */
+	float decay, beta;
+	float *out; /* (cols) */
+};
+
 struct cpu_attention {
 	struct kattn a; /* its kv points to the copy below while a level works on it */
 	struct kkv kv;
@@ -101,6 +123,14 @@ struct cpu_level {
 	/* One group of a row; w may be NULL. */
 	void (*norm)(float *out, const float *x, const float *w, uint32_t dim, float eps, bool accumulate);
 	void (*glu)(float *out, const float *gate, const float *up, size_t len, enum kglu kind, float limit);
+	/* One row; gate_dim is 1 or dim. */
+	void (*sigmoid)(float *out, const float *x, const float *gate, uint32_t gate_dim, uint32_t dim, bool accumulate);
+	void (*softcap)(float *x, size_t len, float cap);
+	/* x (dim) += sum of weights[j] * y[j * dim ..] in the order of j, y rows being y + places[j] * dim. */
+	void (*combine)(float *x, const float *y, const float *weights, const uint32_t *places, uint32_t k, uint32_t dim);
+	/* out (n) = silu(sum over j < width of w[j][i] * rows[j][i]); a row of w is n long. */
+	void (*conv)(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n);
+	void (*delta)(const struct cpu_delta *a);
 	void (*rope)(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
 	void (*kv_store)(const struct kkv *kv, const float *k, const float *v, uint32_t slot);
 	/* Heads [head, head_end), which share one kv head, of tokens [token, token_end), which belong to one sequence.
@@ -143,19 +173,48 @@ struct cpu_op {
 			float scale;
 		} embed;
 		struct knorm norm;
+		struct cpu_inputs quantize;
 		struct {
-			const float *x;
-			uint32_t ld_x, cols;
-		} quantize;
-		struct {
-			const float *x;
-			uint32_t ld_x, n, n_outs;
-			bool quantized; /* the product takes quantized activations ... */
-			bool alone;     /* ... which each thread makes for itself */
+			struct cpu_inputs in;
+			uint32_t n_outs;
 			struct kmat w[4];
 			struct kmat_out outs[4];
 			uint32_t item_end[4]; /* items of outs[0..i] */
 		} matmul;
+		struct {
+			struct cpu_inputs in;
+			const struct kmat *w;
+			float *out;
+			uint32_t x_step, ld_out, out_step;
+		} matmul_each;
+		struct {
+			struct cpu_inputs in; /* sorted rows [row, row + in.n) */
+			uint32_t row, n_experts, n_outs;
+			const uint32_t *starts;
+			struct kexpert_out outs[4];
+			uint32_t item_end[4];
+		} experts;
+		struct kroute route;
+		struct {
+			float *x;
+			const float *y, *weights;
+			const uint32_t *places;
+			uint32_t k, dim;
+		} combine;
+		struct {
+			struct kconv a;
+			struct kbatch b;
+		} conv;
+		struct {
+			struct kdelta a;
+			struct kbatch b;
+		} delta;
+		struct ksigmoid sigmoid;
+		struct {
+			float *x;
+			size_t len;
+			float cap;
+		} softcap;
 		struct {
 			float *x;
 			const uint32_t *positions;
@@ -245,13 +304,28 @@ void cpu_dev_need(struct cpu_dev *d, size_t bytes);
 void *cpu_pages_alloc(size_t bytes);
 void cpu_pages_free(void *ptr, size_t bytes);
 
+static inline bool cpu_is_solo(uint64_t n, uint64_t width)
+{
+	return n * width <= CPU_SOLO_FLOATS;
+}
+
+/* How the inputs of a product are rounded: with in->quantized given, sets in->alone and how many rows at most go together, and makes
+ * room for both. */
+void cpu_inputs_plan(struct cpu_dev *d, struct cpu_inputs *in, uint32_t *chunk);
+/* Rows [row, row + n) of the inputs; enqueues their rounding unless threads do it alone. n <= chunk. */
+struct cpu_inputs cpu_inputs_part(struct cpu_dev *d, const struct cpu_inputs *all, uint32_t row, uint32_t n);
+/* What a thread gives to its level, rounded when that is its own business: all but the output. */
+struct cpu_product cpu_inputs_product(struct cpu_thread *t, const struct cpu_inputs *in);
+
 /* The operations of kernels.h but for `name`, for a level's table. */
 #define CPU_OPS(level_name)                                                                                             \
 	{                                                                                                               \
 		.name = level_name, .mat_bytes = cpu_mat_bytes, .mat_init = cpu_mat_init, .mat_put = cpu_mat_put,       \
-		.mat_view = cpu_mat_view, .embed = cpu_embed, .norm = cpu_norm, .matmul = cpu_matmul, .rope = cpu_rope, \
-		.kv_store = cpu_kv_store, .attention = cpu_attention, .glu = cpu_glu, .gather = cpu_gather,             \
-		.copy = cpu_copy, .sample = cpu_sample                                                                                  \
+		.mat_view = cpu_mat_view, .embed = cpu_embed, .norm = cpu_norm, .matmul = cpu_matmul,                   \
+		.matmul_each = cpu_matmul_each, .rope = cpu_rope, .kv_store = cpu_kv_store, .attention = cpu_attention, \
+		.glu = cpu_glu, .sigmoid = cpu_sigmoid, .softcap = cpu_softcap, .route = cpu_route,                     \
+		.matmul_experts = cpu_matmul_experts, .combine = cpu_combine, .conv = cpu_conv, .delta = cpu_delta,     \
+		.gather = cpu_gather, .copy = cpu_copy, .sample = cpu_sample                                            \
 	}
 
 size_t cpu_mat_bytes(struct kdev *d, enum ggtype type, uint32_t rows, uint32_t cols);
@@ -262,12 +336,23 @@ void cpu_embed(struct kdev *d, float *out, const struct kmat *table, const uint3
 void cpu_norm(struct kdev *d, const struct knorm *a, uint32_t n);
 void cpu_matmul(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs,
 		uint32_t n_outs);
+void cpu_matmul_each(struct kdev *d, const float *x, uint32_t ld_x, uint32_t x_step, uint32_t n, const struct kmat *w,
+		     uint32_t n_mats, float *out, uint32_t ld_out, uint32_t out_step);
 void cpu_rope(struct kdev *d, float *x, uint32_t ld_x, const uint32_t *positions, uint32_t n, uint32_t n_heads,
 	      uint32_t head_dim, uint32_t rot_dim, const float *cos_sin, enum krope style);
 void cpu_kv_store(struct kdev *d, const struct kkv *kv, const float *k, uint32_t ld_k, const float *v, uint32_t ld_v,
 		  const uint32_t *slots, uint32_t n);
 void cpu_attention(struct kdev *d, const struct kattn *a, const struct kbatch *b);
 void cpu_glu(struct kdev *d, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim, enum kglu kind, float limit);
+void cpu_sigmoid(struct kdev *d, const struct ksigmoid *a, uint32_t n);
+void cpu_softcap(struct kdev *d, float *x, uint32_t n, uint32_t dim, float cap);
+void cpu_route(struct kdev *d, const struct kroute *r);
+void cpu_matmul_experts(struct kdev *d, const float *x, uint32_t ld_x, uint32_t n_rows, const uint32_t *starts, uint32_t n_experts,
+			const struct kexpert_out *outs, uint32_t n_outs);
+void cpu_combine(struct kdev *d, float *x, const float *y, const float *weights, const uint32_t *places, uint32_t n, uint32_t k,
+		 uint32_t dim);
+void cpu_conv(struct kdev *d, const struct kconv *a, const struct kbatch *b);
+void cpu_delta(struct kdev *d, const struct kdelta *a, const struct kbatch *b);
 void cpu_gather(struct kdev *d, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim);
 void cpu_copy(struct kdev *d, const struct kcopy *a, uint32_t n);
 void cpu_sample(struct kdev *d, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,

@@ -1,23 +1,13 @@
-/* cpu_ops.c - the operations of kernels.h on the CPU: what an enqueue records, and how the work is cut into items.
+/* cpu_ops.c - matrices on the CPU: loading, rows of an embedding, products.
  *
- * An item is the smallest piece that a thread takes: 16 weight rows of a product, a row of a norm, a few tokens of one
- * KV head. The cut changes nothing in the results (see cpu.h). Operations with little work are solo: sharing them would
- * cost more in waiting than it saves. */
+ * An item of a product is CPU_UNIT_ROWS weight rows. Inputs of quantized products are rounded once: by all threads into the device's
+ * workspace, or, when there are few, by each thread for itself. */
 #include "kernels/cpu.h"
 #include "kernels/pack.h"
-#include "kernels/sampler.h"
 
 #include <string.h>
 
-#define CPU_SOLO_FLOATS  8192 /* about 1 us of a light operation; a barrier costs 0.3 to 1 us */
-#define CPU_ALONE_FLOATS 8192 /* activations that each thread quantizes for itself rather than wait for a shared copy \
-			       */
-#define CPU_GLU_ITEM 256
-
-static bool cpu_is_solo(uint64_t n, uint64_t width)
-{
-	return n * width <= CPU_SOLO_FLOATS;
-}
+#define CPU_ALONE_FLOATS 8192 /* activations that each thread quantizes for itself rather than wait for a shared copy */
 
 /* --- matrices --- */
 
@@ -84,51 +74,85 @@ void cpu_embed(struct kdev *base, float *out, const struct kmat *table, const ui
 
 static void cpu_run_quantize(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
 {
-	for (uint32_t i = begin; i < end; i++)
-		t->dev->level->quantize(cpu_xq_at(t->dev->scratch, op->u.quantize.cols, i),
-					op->u.quantize.x + (size_t)i * op->u.quantize.ld_x, op->u.quantize.cols);
+	const struct cpu_inputs *in = &op->u.quantize;
+
+	for (size_t i = begin; i < end; i++)
+		t->dev->level->quantize(cpu_xq_at(t->dev->scratch, in->cols, i), in->x + i * in->ld_x, in->cols);
+}
+
+void cpu_inputs_plan(struct cpu_dev *d, struct cpu_inputs *in, uint32_t *chunk)
+{
+	size_t stride = cpu_xq_stride(in->cols);
+	bool alone = (uint64_t)in->n * in->cols <= CPU_ALONE_FLOATS || d->opts.scratch_bytes < stride;
+
+	*chunk = in->n;
+	if (in->quantized) /* a batch beyond the limits that the workspace was made for goes in parts */
+		*chunk = alone ? max_u32(1, CPU_ALONE_FLOATS / in->cols)
+			       : (uint32_t)min_size(in->n, d->opts.scratch_bytes / stride);
+	in->alone = in->quantized && alone;
+	cpu_dev_need(d, stride * (in->alone ? min_u32(*chunk, in->n) : 0) + (size_t)CPU_TILE_ROWS * in->cols * sizeof(float));
+}
+
+struct cpu_inputs cpu_inputs_part(struct cpu_dev *d, const struct cpu_inputs *all, uint32_t row, uint32_t n)
+{
+	struct cpu_inputs in = *all;
+
+	in.x += (size_t)row * in.ld_x;
+	in.n = n;
+	if (in.quantized && !in.alone) {
+		struct cpu_op *op = cpu_stream_push(d, cpu_run_quantize, n, false);
+
+		op->u.quantize = in;
+	}
+	return in;
+}
+
+struct cpu_product cpu_inputs_product(struct cpu_thread *t, const struct cpu_inputs *in)
+{
+	size_t own = in->alone ? cpu_xq_stride(in->cols) * in->n : 0;
+	struct cpu_product p = {.x = in->x, .ld_x = in->ld_x, .n = in->n, .tile = (float *)(t->scratch + own)};
+
+	if (!in->quantized) return p;
+	p.xq = in->alone ? t->scratch : t->dev->scratch;
+	if (in->alone && !t->prepared)
+		for (uint32_t i = 0; i < in->n; i++)
+			t->dev->level->quantize(cpu_xq_at(p.xq, in->cols, i), in->x + (size_t)i * in->ld_x, in->cols);
+	t->prepared = true;
+	return p;
 }
 
 static void cpu_run_matmul(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
 {
-	const struct cpu_level *level = t->dev->level;
-	uint32_t cols = op->u.matmul.w[0].cols, n = op->u.matmul.n, first = 0;
-	void *xq = op->u.matmul.alone ? t->scratch : t->dev->scratch;
-	size_t own = op->u.matmul.alone ? cpu_xq_stride(cols) * n : 0;
-	struct cpu_product p = {
-		.x = op->u.matmul.x, .ld_x = op->u.matmul.ld_x, .n = n, .tile = (float *)(t->scratch + own)};
+	struct cpu_product p = cpu_inputs_product(t, &op->u.matmul.in);
+	void *xq = p.xq;
+	struct kmat_out o;
+	uint32_t first = 0;
 
-	if (op->u.matmul.alone && !t->prepared) {
-		for (uint32_t i = 0; i < n; i++)
-			level->quantize(cpu_xq_at(xq, cols, i), p.x + (size_t)i * p.ld_x, cols);
-		t->prepared = true;
-	}
+	p.o = &o;
 	for (uint32_t i = 0; i < op->u.matmul.n_outs && begin < end; first = op->u.matmul.item_end[i++]) {
 		const struct kmat *w = &op->u.matmul.w[i];
 		uint32_t stop = min_u32(end, op->u.matmul.item_end[i]);
 
 		if (begin >= stop) continue;
-		p.o = &op->u.matmul.outs[i];
-		p.xq = op->u.matmul.quantized && pack_is_quantized(w->type) ? xq : NULL;
-		level->product(&p, (begin - first) * CPU_UNIT_ROWS, min_u32((stop - first) * CPU_UNIT_ROWS, w->rows));
+		o = op->u.matmul.outs[i];
+		o.w = w;
+		p.xq = pack_is_quantized(w->type) ? xq : NULL;
+		t->dev->level->product(&p, (begin - first) * CPU_UNIT_ROWS, min_u32((stop - first) * CPU_UNIT_ROWS, w->rows));
 		begin = stop;
 	}
 }
 
-static void cpu_matmul_rows(struct cpu_dev *d, const float *x, uint32_t ld_x, uint32_t row, uint32_t n,
-			    const struct kmat_out *outs, uint32_t n_outs, bool quantized, bool alone)
+static void cpu_matmul_rows(struct cpu_dev *d, const struct cpu_inputs *all, uint32_t row, uint32_t n, const struct kmat_out *outs,
+			    uint32_t n_outs)
 {
+	struct cpu_inputs in = cpu_inputs_part(d, all, row, n);
 	uint64_t n_items = 0;
 	struct cpu_op *op;
 
 	for (uint32_t i = 0; i < n_outs; i++) n_items += div_up(outs[i].w->rows, CPU_UNIT_ROWS);
 	op = cpu_stream_push(d, cpu_run_matmul, n_items, false);
-	op->u.matmul.x = x + (size_t)row * ld_x;
-	op->u.matmul.ld_x = ld_x;
-	op->u.matmul.n = n;
+	op->u.matmul.in = in;
 	op->u.matmul.n_outs = n_outs;
-	op->u.matmul.quantized = quantized;
-	op->u.matmul.alone = quantized && alone;
 	n_items = 0;
 	for (uint32_t i = 0; i < n_outs; i++) {
 		op->u.matmul.w[i] = *outs[i].w;
@@ -139,149 +163,58 @@ static void cpu_matmul_rows(struct cpu_dev *d, const float *x, uint32_t ld_x, ui
 	}
 }
 
-void cpu_matmul(struct kdev *base, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs,
-		uint32_t n_outs)
+void cpu_matmul(struct kdev *base, const float *x, uint32_t ld_x, uint32_t n, const struct kmat_out *outs, uint32_t n_outs)
 {
 	struct cpu_dev *d = cpu_dev_of(base);
-	uint32_t cols = outs[0].w->cols, chunk = n;
-	bool quantized = false, alone;
-	size_t stride;
+	struct cpu_inputs in = {.x = x, .ld_x = ld_x, .n = n, .cols = outs[0].w->cols};
+	uint32_t chunk;
 
 	CHECK(n_outs >= 1 && n_outs <= 4);
 	for (uint32_t i = 0; i < n_outs; i++) {
-		CHECK(outs[i].w->cols == cols);
-		quantized |= d->opts.act == KACT_Q8 && pack_is_quantized(outs[i].w->type);
+		CHECK(outs[i].w->cols == in.cols);
+		in.quantized |= d->opts.act == KACT_Q8 && pack_is_quantized(outs[i].w->type);
 	}
 	if (n == 0) return;
-	stride = cpu_xq_stride(cols);
-	alone = (uint64_t)n * cols <= CPU_ALONE_FLOATS || d->opts.scratch_bytes < stride;
-	if (quantized) /* a batch beyond the limits that the workspace was made for goes in parts */
-		chunk = alone ? max_u32(1, CPU_ALONE_FLOATS / cols)
-			      : (uint32_t)min_size(n, d->opts.scratch_bytes / stride);
-	cpu_dev_need(d, stride * (alone ? chunk : 0) + (size_t)CPU_TILE_ROWS * cols * 4);
-	for (uint32_t row = 0, m; row < n; row += m) {
-		m = min_u32(chunk, n - row);
-		if (quantized && !alone) {
-			struct cpu_op *op = cpu_stream_push(d, cpu_run_quantize, m, false);
-
-			op->u.quantize.x = x + (size_t)row * ld_x;
-			op->u.quantize.ld_x = ld_x;
-			op->u.quantize.cols = cols;
-		}
-		cpu_matmul_rows(d, x, ld_x, row, m, outs, n_outs, quantized, alone);
-	}
+	cpu_inputs_plan(d, &in, &chunk);
+	for (uint32_t row = 0; row < n; row += chunk) cpu_matmul_rows(d, &in, row, min_u32(chunk, n - row), outs, n_outs);
 }
 
-/* --- rows --- */
-
-static void cpu_run_norm(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
+static void cpu_run_matmul_each(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
 {
-	const struct knorm *a = &op->u.norm;
-
-	for (size_t i = begin; i < end; i++)
-		for (size_t g = 0; g < a->groups; g++)
-			t->dev->level->norm(a->out + i * a->ld_out + g * a->dim, a->x + i * a->ld_x + g * a->dim, a->w, a->dim, a->eps,
-					    a->accumulate);
-}
-
-void cpu_norm(struct kdev *base, const struct knorm *a, uint32_t n)
-{
-	struct cpu_op *op =
-		cpu_stream_push(cpu_dev_of(base), cpu_run_norm, n, cpu_is_solo(n, (uint64_t)a->groups * a->dim));
-
-	op->u.norm = *a;
-}
-
-static void cpu_run_rope(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
-{
-	uint32_t rot_dim = op->u.rope.rot_dim;
+	const struct kmat *w = op->u.matmul_each.w;
+	uint32_t units = (uint32_t)div_up(w->rows, CPU_UNIT_ROWS);
 
 	for (uint32_t i = begin; i < end; i++) {
-		const float *cos_sin = op->u.rope.cos_sin + (size_t)op->u.rope.positions[i] * rot_dim;
-		float *x = op->u.rope.x + (size_t)i * op->u.rope.ld_x;
+		uint32_t m = i / units, row = i % units * CPU_UNIT_ROWS;
+		struct cpu_product p = cpu_inputs_product(t, &op->u.matmul_each.in);
+		struct kmat_out o = {.w = &w[m],
+				     .out = op->u.matmul_each.out + (size_t)m * op->u.matmul_each.out_step,
+				     .ld_out = op->u.matmul_each.ld_out};
 
-		for (uint32_t h = 0; h < op->u.rope.n_heads; h++)
-			t->dev->level->rope(x + (size_t)h * op->u.rope.head_dim, cos_sin, rot_dim, op->u.rope.style);
+		p.x += (size_t)m * op->u.matmul_each.x_step;
+		p.o = &o;
+		t->dev->level->product(&p, row, min_u32(row + CPU_UNIT_ROWS, w->rows));
 	}
 }
 
-void cpu_rope(struct kdev *base, float *x, uint32_t ld_x, const uint32_t *positions, uint32_t n, uint32_t n_heads,
-	      uint32_t head_dim, uint32_t rot_dim, const float *cos_sin, enum krope style)
+void cpu_matmul_each(struct kdev *base, const float *x, uint32_t ld_x, uint32_t x_step, uint32_t n, const struct kmat *w,
+		     uint32_t n_mats, float *out, uint32_t ld_out, uint32_t out_step)
 {
-	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_rope, n, cpu_is_solo(n, n_heads * head_dim));
+	struct cpu_dev *d = cpu_dev_of(base);
+	struct cpu_inputs in = {.x = x, .ld_x = ld_x, .n = n, .cols = w->cols};
+	uint32_t unused;
+	struct cpu_op *op;
 
-	CHECK(rot_dim <= head_dim && rot_dim % 2 == 0);
-	op->u.rope.x = x;
-	op->u.rope.ld_x = ld_x;
-	op->u.rope.positions = positions;
-	op->u.rope.cos_sin = cos_sin;
-	op->u.rope.n_heads = n_heads;
-	op->u.rope.head_dim = head_dim;
-	op->u.rope.rot_dim = rot_dim;
-	op->u.rope.style = style;
-}
-
-static void cpu_run_glu(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
-{
-	size_t from = (size_t)begin * CPU_GLU_ITEM;
-	size_t to = min_size((size_t)end * CPU_GLU_ITEM, op->u.glu.len);
-
-	t->dev->level->glu(op->u.glu.out + from, op->u.glu.gate + from, op->u.glu.up + from, to - from, op->u.glu.kind,
-			   op->u.glu.limit);
-}
-
-void cpu_glu(struct kdev *base, float *out, const float *gate, const float *up, uint32_t n, uint32_t dim, enum kglu kind, float limit)
-{
-	uint64_t len = (uint64_t)n * dim;
-	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_glu, div_up(len, CPU_GLU_ITEM), false);
-
-	op->u.glu.out = out;
-	op->u.glu.gate = gate;
-	op->u.glu.up = up;
-	op->u.glu.len = len;
-	op->u.glu.kind = kind;
-	op->u.glu.limit = limit;
-}
-
-static void cpu_run_gather(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
-{
-	size_t dim = op->u.gather.dim;
-
-	for (size_t i = begin; i < end; i++)
-		memcpy(op->u.gather.out + i * dim, op->u.gather.x + op->u.gather.rows[i] * dim, dim * sizeof(float));
-}
-
-void cpu_gather(struct kdev *base, float *out, const float *x, const uint32_t *rows, uint32_t n, uint32_t dim)
-{
-	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_gather, n, cpu_is_solo(n, dim));
-
-	op->u.gather.out = out;
-	op->u.gather.x = x;
-	op->u.gather.rows = rows;
-	op->u.gather.dim = dim;
-}
-
-static void cpu_run_copy(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
-{
-	const struct kcopy *a = &op->u.copy_rows;
-
-	for (size_t i = begin; i < end; i++) {
-		for (size_t g = 0; g < a->groups; g++) {
-			float *out = a->out + i * a->ld_out + g * a->out_step;
-
-			if (a->x)
-				memcpy(out, a->x + i * a->ld_x + g * a->x_step, a->dim * sizeof(float));
-			else
-				memset(out, 0, a->dim * sizeof(float));
-		}
-	}
-}
-
-void cpu_copy(struct kdev *base, const struct kcopy *a, uint32_t n)
-{
-	struct cpu_op *op = cpu_stream_push(cpu_dev_of(base), cpu_run_copy, n, cpu_is_solo(n, (uint64_t)a->groups * a->dim));
-
-	op->u.copy_rows = *a;
+	for (uint32_t i = 0; i < n_mats; i++) CHECK(w[i].rows == w->rows && w[i].cols == w->cols);
+	if (n == 0) return;
+	cpu_inputs_plan(d, &in, &unused);
+	op = cpu_stream_push(d, cpu_run_matmul_each, n_mats * div_up(w->rows, CPU_UNIT_ROWS), false);
+	op->u.matmul_each.in = in;
+	op->u.matmul_each.w = w;
+	op->u.matmul_each.out = out;
+	op->u.matmul_each.x_step = x_step;
+	op->u.matmul_each.ld_out = ld_out;
+	op->u.matmul_each.out_step = out_step;
 }
 
 /* --- attention --- */
@@ -355,38 +288,4 @@ void cpu_attention(struct kdev *base, const struct kattn *a, const struct kbatch
 	if (a->block_tables) op->u.attention.a.b.block_tables = a->block_tables;
 	op->u.attention.tokens_item = tokens;
 	op->u.attention.heads_item = heads_item;
-}
-
-/* --- sampling --- */
-
-static void cpu_run_sample(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
-{
-	uint32_t vocab = op->u.sample.vocab;
-
-	for (uint32_t i = begin; i < end; i++) {
-		const struct ksample *params = &op->u.sample.params[i];
-		struct sampler s = {.logits = op->u.sample.logits + (size_t)i * vocab,
-				    .vocab = vocab,
-				    .params = params,
-				    .extra = op->u.sample.extra,
-				    .math = &t->dev->level->sampler,
-				    .hash_logits = t->dev->opts.hash_logits,
-				    .p = (float *)t->scratch};
-
-		sampler_run(&s, &op->u.sample.out[i]);
-	}
-}
-
-void cpu_sample(struct kdev *base, struct ksampled *out, const float *logits, uint32_t n, uint32_t vocab,
-		const struct ksample *params, const uint32_t *extra)
-{
-	struct cpu_op *op;
-
-	cpu_dev_need(cpu_dev_of(base), sampler_scratch_bytes(vocab));
-	op = cpu_stream_push(cpu_dev_of(base), cpu_run_sample, n, false);
-	op->u.sample.out = out;
-	op->u.sample.logits = logits;
-	op->u.sample.vocab = vocab;
-	op->u.sample.params = params;
-	op->u.sample.extra = extra;
 }

@@ -1,7 +1,7 @@
 /* ref.c - the plain level: every operation as its formula says, sums in double. The oracle of the other levels, and
  * what runs on a processor without AVX2. Nothing here is meant to be fast. */
-#include "kernels/cpu.h"
 #include "common/half.h"
+#include "kernels/ref.h"
 
 #include <math.h>
 #include <string.h>
@@ -117,6 +117,58 @@ static void ref_glu(float *out, const float *gate, const float *up, size_t len, 
 			if (u < -limit) u = -limit;
 			out[i] = g / (1.0f + expf(-1.702f * g)) * (u + 1.0f);
 		}
+	}
+}
+
+void ref_sigmoid(float *out, const float *x, const float *gate, uint32_t gate_dim, uint32_t dim, bool accumulate)
+{
+	for (uint32_t i = 0; i < dim; i++) {
+		float v = x[i] / (1.0f + expf(-gate[gate_dim == 1 ? 0 : i]));
+
+		out[i] = accumulate ? out[i] + v : v;
+	}
+}
+
+void ref_softcap(float *x, size_t len, float cap)
+{
+	for (size_t i = 0; i < len; i++) x[i] = cap * tanhf(x[i] / cap);
+}
+
+void ref_combine(float *x, const float *y, const float *weights, const uint32_t *places, uint32_t k, uint32_t dim)
+{
+	for (uint32_t i = 0; i < dim; i++) {
+		double sum = 0;
+
+		for (uint32_t j = 0; j < k; j++) sum += (double)weights[j] * y[(size_t)places[j] * dim + i];
+		x[i] += (float)sum;
+	}
+}
+
+void ref_conv(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		double sum = 0;
+
+		for (uint32_t j = 0; j < width; j++) sum += (double)w[(size_t)j * n + i] * rows[j][i];
+		out[i] = (float)(sum / (1.0 + exp(-sum)));
+	}
+}
+
+void ref_delta(const struct cpu_delta *a)
+{
+	for (uint32_t c = 0; c < a->cols; c++) {
+		double seen = 0, out = 0;
+		float d;
+
+		for (uint32_t i = 0; i < a->k_dim; i++) seen += (double)a->k[i] * (a->decay * a->s[i * a->ld_s + c]);
+		d = a->beta * (float)(a->v[c] - seen);
+		for (uint32_t i = 0; i < a->k_dim; i++) {
+			float *s = &a->s[i * a->ld_s + c];
+
+			*s = a->decay * *s + a->k[i] * d;
+			out += (double)a->q[i] * *s;
+		}
+		a->out[c] = (float)out;
 	}
 }
 
@@ -250,6 +302,11 @@ const struct cpu_level cpu_level_ref = {
 	.product = ref_product,
 	.norm = ref_norm,
 	.glu = ref_glu,
+	.sigmoid = ref_sigmoid,
+	.softcap = ref_softcap,
+	.combine = ref_combine,
+	.conv = ref_conv,
+	.delta = ref_delta,
 	.rope = ref_rope,
 	.kv_store = ref_kv_store,
 	.attention = ref_attention,
