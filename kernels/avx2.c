@@ -68,25 +68,38 @@ static float avx2_square_sum(const float *x, uint32_t dim)
 	return avx2_sum(_mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3])));
 }
 
-CPU_INLINE __m256 avx2_norm_lanes(__m256 out, __m256 x, __m256 scale, const float *w, __m256i mask, bool accumulate)
+CPU_INLINE void avx2_norm_row(float *out, const float *x, const float *w, uint32_t dim, __m256 scale, const bool has_w,
+			      const bool accumulate)
 {
-	__m256 v = _mm256_mul_ps(x, scale);
+	uint32_t i = 0;
 
-	if (w) v = _mm256_mul_ps(v, _mm256_maskload_ps(w, mask));
-	return accumulate ? _mm256_add_ps(out, v) : v;
+	for (; i + 8 <= dim; i += 8) {
+		__m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + i), scale);
+
+		if (has_w) v = _mm256_mul_ps(v, _mm256_loadu_ps(w + i));
+		if (accumulate) v = _mm256_add_ps(_mm256_loadu_ps(out + i), v);
+		_mm256_storeu_ps(out + i, v);
+	}
+	if (i < dim) {
+		__m256i mask = avx2_mask(dim - i);
+		__m256 v = _mm256_mul_ps(_mm256_maskload_ps(x + i, mask), scale);
+
+		if (has_w) v = _mm256_mul_ps(v, _mm256_maskload_ps(w + i, mask));
+		if (accumulate) v = _mm256_add_ps(_mm256_maskload_ps(out + i, mask), v);
+		_mm256_maskstore_ps(out + i, mask, v);
+	}
 }
 
 void avx2_norm(float *out, const float *x, const float *w, uint32_t dim, float eps, bool accumulate)
 {
 	__m256 scale = _mm256_set1_ps(1.0f / sqrtf(avx2_square_sum(x, dim) / (float)dim + eps));
 
-	for (uint32_t i = 0; i < dim; i += 8) {
-		__m256i mask = avx2_mask(min_u32(8, dim - i));
-		__m256 was = accumulate ? _mm256_maskload_ps(out + i, mask) : scale;
-		__m256 v = avx2_norm_lanes(was, _mm256_maskload_ps(x + i, mask), scale, w ? w + i : NULL, mask, accumulate);
-
-		_mm256_maskstore_ps(out + i, mask, v);
-	}
+	if (w && accumulate)
+		avx2_norm_row(out, x, w, dim, scale, true, true);
+	else if (w)
+		avx2_norm_row(out, x, w, dim, scale, true, false);
+	else
+		avx2_norm_row(out, x, w, dim, scale, false, accumulate);
 }
 
 CPU_INLINE __m256 avx2_silu(__m256 gate, __m256 up)

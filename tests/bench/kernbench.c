@@ -53,7 +53,8 @@ static struct kmat bench_mat(enum ggtype type, uint32_t rows, uint32_t cols)
 		if (block > 4) memcpy(src + i, "\x00\x14", 2); /* f16 0.001 */
 		if (block == 2) src[i + 1] = 0x20;
 	}
-	ops->mat_load(dev, &m, bench_alloc(bytes), type, rows, cols, src);
+	ops->mat_init(dev, &m, bench_alloc(bytes), type, rows, cols);
+	ops->mat_put(dev, &m, 0, rows, src);
 	free(src);
 	return m;
 }
@@ -146,7 +147,12 @@ static void bench_model_make(struct bench_model *b)
 		b->gate[l] = bench_mat(GGTYPE_Q4_1, FFN, DIM);
 		b->up[l] = bench_mat(GGTYPE_Q4_1, FFN, DIM);
 		b->down[l] = bench_mat(GGTYPE_Q4_1, DIM, FFN);
-		b->kv[l] = (struct kkv){bench_alloc(kv_bytes), bench_alloc(kv_bytes), GGTYPE_F16};
+		b->kv[l] = (struct kkv){.k = bench_alloc(kv_bytes),
+					.v = bench_alloc(kv_bytes),
+					.type = GGTYPE_F16,
+					.kv_heads = KV_HEADS,
+					.k_dim = HEAD_DIM,
+					.v_dim = HEAD_DIM};
 	}
 	b->table = bench_mat(GGTYPE_Q8_0, VOCAB, DIM);
 	b->norm = bench_floats(DIM);
@@ -165,6 +171,13 @@ static void bench_model_make(struct bench_model *b)
 	b->sampled = bench_alloc(64 * sizeof(*b->sampled));
 }
 
+static void bench_norm(float *out, const float *x, const float *w, uint32_t n)
+{
+	struct knorm a = {.out = out, .ld_out = DIM, .x = x, .ld_x = DIM, .w = w, .groups = 1, .dim = DIM, .eps = 1e-5f};
+
+	ops->norm(dev, &a, n);
+}
+
 static void bench_layer(struct bench_model *b, int l, const struct kbatch *batch)
 {
 	uint32_t n = batch->n_tokens;
@@ -175,18 +188,20 @@ static void bench_layer(struct bench_model *b, int l, const struct kbatch *batch
 	struct kmat_out ffn[2] = {{.w = &b->gate[l], .out = b->ffn, .ld_out = FFN},
 				  {.w = &b->up[l], .out = b->ffn2, .ld_out = FFN}};
 	struct kmat_out down = {.w = &b->down[l], .out = b->x, .ld_out = DIM, .accumulate = true};
+	struct kattn attn = {
+		.out = b->att, .ld_out = DIM, .q = b->q, .ld_q = DIM, .kv = &b->kv[l], .heads = HEADS, .scale = 0.125f};
 
-	ops->rms_norm(dev, b->h, b->x, b->norm, n, DIM, 1e-5f);
+	bench_norm(b->h, b->x, b->norm, n);
 	ops->matmul(dev, b->h, DIM, n, qkv, 3);
 	ops->rope(dev, b->q, DIM, batch->positions, n, HEADS, HEAD_DIM, HEAD_DIM, b->cos_sin, KROPE_NORM);
 	ops->rope(dev, b->k, KV_HEADS * HEAD_DIM, batch->positions, n, KV_HEADS, HEAD_DIM, HEAD_DIM, b->cos_sin,
 		  KROPE_NORM);
-	ops->kv_store(dev, &b->kv[l], b->k, b->v, KV_HEADS * HEAD_DIM, batch->slots, n, KV_HEADS, HEAD_DIM);
-	ops->attention(dev, b->att, b->q, DIM, &b->kv[l], batch, HEADS, KV_HEADS, HEAD_DIM, 0.125f);
+	ops->kv_store(dev, &b->kv[l], b->k, KV_HEADS * HEAD_DIM, b->v, KV_HEADS * HEAD_DIM, batch->slots, n);
+	ops->attention(dev, &attn, batch);
 	ops->matmul(dev, b->att, DIM, n, &o, 1);
-	ops->rms_norm(dev, b->h, b->x, b->norm, n, DIM, 1e-5f);
+	bench_norm(b->h, b->x, b->norm, n);
 	ops->matmul(dev, b->h, DIM, n, ffn, 2);
-	ops->silu_mul(dev, b->ffn, b->ffn, b->ffn2, n, FFN);
+	ops->glu(dev, b->ffn, b->ffn, b->ffn2, n, FFN, KGLU_SILU, 0);
 	ops->matmul(dev, b->ffn, FFN, n, &down, 1);
 }
 
@@ -224,10 +239,10 @@ static uint64_t bench_step(struct bench_model *b, uint32_t n_seqs, uint32_t len,
 	for (int round = 0; round < rounds; round++) {
 		uint64_t start = bench_now_ns();
 
-		ops->embed(dev, b->x, &b->table, batch.token_ids, n);
+		ops->embed(dev, b->x, &b->table, batch.token_ids, n, 1);
 		for (int l = 0; l < LAYERS; l++) bench_layer(b, l, &batch);
 		ops->gather(dev, b->h, b->x, batch.out_rows, n_seqs, DIM);
-		ops->rms_norm(dev, b->h, b->h, b->norm, n_seqs, DIM, 1e-5f);
+		bench_norm(b->h, b->h, b->norm, n_seqs);
 		ops->matmul(dev, b->h, DIM, n_seqs, &logits, 1);
 		ops->sample(dev, b->sampled, b->logits, n_seqs, VOCAB, b->params, NULL);
 		bench_sync();
@@ -270,18 +285,17 @@ static void bench_light(void)
 				uint64_t start;
 
 				for (int i = 0; i < 10; i++) {
-					if (op == 0) ops->rms_norm(dev, x, x, w, ns[j], DIM, 1e-5f);
-					if (op == 1) ops->silu_mul(dev, x, x, x, ns[j], FFN);
+					if (op == 0) bench_norm(x, x, w, ns[j]);
+					if (op == 1) ops->glu(dev, x, x, x, ns[j], FFN, KGLU_SILU, 0);
 					if (op == 2)
-						ops->silu_mul(dev, x, x, x, 1,
-							      8 * 256); /* little work: mostly the barrier */
+						ops->glu(dev, x, x, x, 1, 8 * 256, KGLU_SILU, 0); /* little work: mostly the barrier */
 				}
 				start = bench_now_ns();
 				bench_sync();
 				best[op] = min_u64(best[op], bench_now_ns() - start);
 			}
 		}
-		printf("  n=%-3u rms_norm(%d) %.2f us, silu_mul(%d) %.2f us; 2048 silus and a barrier %.2f us\n", ns[j],
+		printf("  n=%-3u norm(%d) %.2f us, silu(%d) %.2f us; 2048 silus and a barrier %.2f us\n", ns[j],
 		       DIM, (double)best[0] / 1e4, FFN, (double)best[1] / 1e4, (double)best[2] / 1e4);
 	}
 }

@@ -105,6 +105,8 @@ struct rig_level {
 	const char *name;
 };
 
+static const struct rig_level rig_ref UNUSED = {&cpu_level_ref, KLEVEL_REF, "ref"};
+
 static inline struct kdev *rig_open(const struct rig_level *level, enum kact act, uint32_t n_threads, size_t scratch)
 {
 	struct kdev_opts opts = {
@@ -114,6 +116,25 @@ static inline struct kdev *rig_open(const struct rig_level *level, enum kact act
 
 	assert_int_equal(cpu_dev_open(&d, level->table, level->level, &opts, &err), ST_OK);
 	return d;
+}
+
+/* A matrix of the given GGUF rows, filled in two parts; release m.data. */
+static inline struct kmat rig_mat(struct kdev *d, enum ggtype type, uint32_t rows, uint32_t cols, const void *src)
+{
+	const struct kops *k = kdev_ops(d);
+	size_t bytes = k->mat_bytes(d, type, rows, cols);
+	uint32_t cut = rows / 2 / KMAT_PUT_ROWS * KMAT_PUT_ROWS;
+	struct kmat m;
+	void *data;
+
+	assert_true(bytes > 0);
+	data = kdev_alloc(d, bytes);
+	assert_non_null(data);
+	k->mat_init(d, &m, data, type, rows, cols);
+	assert_int_equal(m.bytes, bytes);
+	k->mat_put(d, &m, cut, rows - cut, (const char *)src + cut * ggtype_row_bytes(type, cols));
+	k->mat_put(d, &m, 0, cut, src);
+	return m;
 }
 
 /* Each of n rows of `cols` must agree within tol of the row's largest magnitude. */
