@@ -1,7 +1,8 @@
 /* kvplan.h - how much memory a model's context takes, and how many KV blocks there can be: arithmetic on a description.
  *
- * One calculation for everybody: the worker plans with it, `sluice inspect --memory` prints it, `sluice serve` prints it when it does
- * not fit. */
+ * One calculation for everybody: the worker plans with it, `sluice inspect --memory` prints it, `sluice serve` prints
+ * it when it does not fit. Nothing here looks at a machine or a file: what is available, and what weights and a step
+ * take, is told by the caller. */
 #ifndef SLUICE_KVPLAN_H
 #define SLUICE_KVPLAN_H
 
@@ -9,58 +10,85 @@
 #include "common/strbuf.h"
 #include "model/spec.h"
 
-#define KVPLAN_BLOCK 16 /* tokens; KBLOCK_LEN of the kernels */
+#define KVPLAN_BLOCK      16         /* tokens; KBLOCK_LEN of the kernels */
+#define KVPLAN_BLOCKS_MAX (1u << 27) /* numbers of slots (block * 16 + offset) are 32 bits */
 
-/* Layers whose KV cache is alike. */
+/* Layers whose KV cache is alike. A block number is valid in every layer, so for now a block takes block_bytes of every
+ * group; the sums are kept apart because layers with a window can do with fewer blocks (kvplan_window_blocks()). */
 enum kvplan_kind { KVPLAN_FULL, KVPLAN_WINDOW, KVPLAN_LATENT };
 struct kvplan_group {
 	enum kvplan_kind kind;
 	uint32_t n_layers, window;
-	uint32_t kv_heads, k_dim, v_dim;  /* of this rank; latent: k_dim = kv_lora + rope, v_dim 0 */
-	uint64_t block_bytes;             /* of one block over the group's layers, scales of int8 included */
+	uint32_t kv_heads, k_dim, v_dim; /* of this rank; latent: one head, k_dim = kv_lora + rope, v_dim 0 */
+	uint64_t block_bytes;            /* of one block over the group's layers, scales of int8 included */
 };
 #define KVPLAN_GROUPS_MAX 16
 
-/* What a rank keeps of each sequence, whatever its length (linear attention). */
 struct kvplan_shape {
-	struct kvplan_group groups[KVPLAN_GROUPS_MAX];
+	enum ggtype kv_type;
+	uint32_t tp;
+	struct kvplan_group groups[KVPLAN_GROUPS_MAX]; /* in the order of their first layers */
 	uint32_t n_groups;
-	uint64_t block_bytes; /* of all groups */
-	uint64_t state_bytes; /* a sequence */
+	uint64_t block_bytes; /* of all groups; 1 when the model has no KV cache: then blocks are numbers of positions
+				 only */
+	uint32_t n_state_layers; /* linear attention: */
+	uint64_t state_bytes;    /* what they keep of a sequence, whatever its length, on this rank */
 };
 
-/* tp: ranks that share the model (1: none). KV heads are replicated when there are fewer than ranks. ST_INVALID: heads that do not
- * divide; the text lists the sizes that do. ST_UNSUPPORTED: more kinds of layers than KVPLAN_GROUPS_MAX. */
-int kvplan_shape(struct kvplan_shape *out, const struct spec *s, enum ggtype kv_type, uint32_t tp, struct errbuf *err) MUST_CHECK;
+/* tp: ranks that share the model (1: none). Heads are divided; KV heads are replicated when there are fewer than ranks,
+ * and so are the key heads of linear attention; a latent vector is on every rank. ST_INVALID: heads that do not divide;
+ * the text lists the sizes that do. ST_UNSUPPORTED: more kinds of layers than KVPLAN_GROUPS_MAX, or a type that no KV
+ * cache has. */
+int kvplan_shape(struct kvplan_shape *out, const struct spec *s, enum ggtype kv_type, uint32_t tp,
+		 struct errbuf *err) MUST_CHECK;
+
+/* Blocks that hold `tokens` tokens. */
+uint64_t kvplan_blocks(uint64_t tokens);
+/* Blocks of a layer with this window that a sequence of `tokens` tokens can need at once, when at most `chunk` of them
+ * are computed in one step: positions older than every window are not read again. */
+uint64_t kvplan_window_blocks(uint32_t window, uint64_t tokens, uint32_t chunk);
 
 /* What is known before the number of blocks is. All in bytes. */
 struct kvplan_in {
-	uint64_t available;                        /* of the device, before anything was taken; UINT64_MAX: unknown */
+	uint64_t available; /* of the device, before anything was taken; UINT64_MAX: unknown */
 	uint64_t weights, activations, workspace, state; /* state: of all sequences of a step */
 	uint64_t block_bytes;
 	uint32_t model_len_max; /* tokens; 0: auto, the longest that fits, at most context_len */
 	uint32_t context_len, seqs_max;
 	uint64_t blocks_override; /* --num-gpu-blocks-override; 0: not given; wins */
 	uint64_t kv_bytes;        /* --kv-cache-memory-bytes; 0: not given; then this */
-	double utilization;       /* --gpu-memory-utilization */
-	uint64_t auto_max;        /* bytes of an automatic size at most; 0: no limit */
+	double utilization;       /* --gpu-memory-utilization: of `available`, everything included */
+	uint64_t auto_max; /* bytes of an automatic size at most, but never less than one request needs; 0: no limit */
 };
 
 enum kvplan_rule { KVPLAN_BY_BLOCKS, KVPLAN_BY_BYTES, KVPLAN_BY_UTILIZATION };
 struct kvplan {
 	struct kvplan_in in;
 	enum kvplan_rule rule;
-	uint64_t n_blocks, kv_bytes, left; /* left: of the device, for KV */
-	uint32_t model_len_max;            /* the given one, or what auto became */
-	double full_seqs;                  /* sequences of model_len_max that fit at once */
+	uint64_t fixed;         /* weights, activations, workspace and state */
+	uint64_t allowed;       /* of the device, for everything: `available`, or utilization's share of it */
+	uint64_t left;          /* of these, for KV; UINT64_MAX: unknown */
+	uint64_t n_blocks;      /* when it failed: as many as there could be */
+	uint64_t kv_bytes;      /* of these */
+	uint32_t model_len_max; /* the given one, or what auto became */
+	uint64_t blocks_needed; /* of one request of model_len_max */
+	uint32_t len_fits;      /* the longest request that n_blocks hold, at most context_len */
+	double full_seqs;       /* sequences of model_len_max that fit at once */
 };
 
-/* ST_NO_MEMORY with the numbers: no room, what was asked for does not fit, or one request of model_len_max does not fit the pool.
- * ST_INVALID: block_bytes 0 (a model without a KV cache has a pool of positions only: block_bytes is then at least 1), less than one block. */
+/* An automatic size is never more than seqs_max requests of full length need.
+ * ST_NO_MEMORY with the numbers: no room, what was asked for does not fit, or one request of model_len_max does not fit
+ * the pool. ST_INVALID: block_bytes is 0, less than one block, no context. ST_LIMIT: more than KVPLAN_BLOCKS_MAX are
+ * asked for. *out is filled as far as the calculation came, also then. */
 int kvplan_make(struct kvplan *out, const struct kvplan_in *in, struct errbuf *err) MUST_CHECK;
 
-/* The whole calculation as a table for people: groups, bytes a block and a token, state, weights, activations, what is left, blocks,
- * tokens, sequences. Also when kvplan_make() failed (then it shows how far it came and what is missing). */
-void kvplan_table(struct strbuf *out, const struct spec *s, const struct kvplan_shape *shape, const struct kvplan *plan);
+/* "f16", "int8"; as --kv-cache-dtype spells them. */
+const char *kvplan_type_name(enum ggtype kv_type);
+
+/* The whole calculation as a table for people: groups, bytes a block and a token, state, weights, activations, what is
+ * left, blocks, tokens, sequences. Also when kvplan_make() failed: then it shows how far it came, what is missing, and
+ * what would fit. */
+void kvplan_table(struct strbuf *out, const struct spec *s, const struct kvplan_shape *shape,
+		  const struct kvplan *plan);
 
 #endif

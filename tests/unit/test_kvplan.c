@@ -1,0 +1,598 @@
+/* test_kvplan.c - bytes of a KV block for published models, computed by hand; how many blocks there are, and when it is
+ * refused. */
+#include "kernels/kernels.h"
+#include "model/kvplan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- the models ---- */
+
+/* A model by its config.json: the sizes that matter here. */
+struct published {
+	const char *name;
+	uint32_t n_layers, heads, kv_heads, head_dim, context_len;
+	uint32_t window;                          /* of the layers that have one; 0: none has */
+	uint32_t full_every;                      /* every such layer sees all; 0: all have the window */
+	uint32_t full_first;                      /* the first of these */
+	uint32_t kv_lora, rope, nope;             /* MLA */
+	uint32_t dk_heads, dv_heads, d_dim, conv; /* linear attention in the layers that are not full */
+};
+
+/* clang-format off */
+static const struct published llama31_8b   = {"Llama-3.1-8B", 32, 32, 8, 128, 131072, .window = 0};
+static const struct published qwen25_05b   = {"Qwen2.5-0.5B", 24, 14, 2, 64, 32768, .window = 0};
+static const struct published gemma3_1b    = {"Gemma-3-1b", 26, 4, 1, 256, 32768, .window = 512, .full_every = 6, .full_first = 5};
+static const struct published gemma3_270m  = {"Gemma-3-270m", 18, 4, 1, 256, 32768, .window = 512, .full_every = 6, .full_first = 5};
+static const struct published gemma2_2b    = {"Gemma-2-2b", 26, 8, 4, 256, 8192, .window = 4096, .full_every = 2, .full_first = 1};
+static const struct published mistral_7b   = {"Mistral-7B-v0.1", 32, 32, 8, 128, 32768, .window = 4096};
+static const struct published mixtral_8x7b = {"Mixtral-8x7B", 32, 32, 8, 128, 32768, .window = 0};
+static const struct published deepseek_v2l = {"DeepSeek-V2-Lite", 27, 16, 16, 0, 163840, .kv_lora = 512, .rope = 64, .nope = 128};
+static const struct published deepseek_v3  = {"DeepSeek-V3", 61, 128, 128, 0, 163840, .kv_lora = 512, .rope = 64, .nope = 128};
+static const struct published qwen3_30b    = {"Qwen3-30B-A3B", 48, 32, 4, 128, 40960, .window = 0};
+static const struct published qwen3_next   = {"Qwen3-Next-80B", 48, 16, 2, 256, 262144, .full_every = 4, .full_first = 3,
+					      .dk_heads = 16, .dv_heads = 32, .d_dim = 128, .conv = 4};
+static const struct published gpt_oss_20b  = {"gpt-oss-20b", 24, 64, 8, 64, 131072, .window = 128, .full_every = 2, .full_first = 1};
+static const struct published phi3_mini    = {"Phi-3-mini-4k", 32, 32, 32, 96, 4096, .window = 2047};
+/* clang-format on */
+
+static struct spec spec_of(const struct published *p)
+{
+	struct spec s = {.family = p->name, .n_layers = p->n_layers, .dim = 64, .context_len = p->context_len};
+
+	s.layers = calloc(p->n_layers, sizeof(*s.layers));
+	assert_non_null(s.layers);
+	for (uint32_t i = 0; i < p->n_layers; i++) {
+		struct spec_layer *y = &s.layers[i];
+		bool full = p->full_every ? i % p->full_every == p->full_first : !p->window;
+
+		*y = (struct spec_layer){
+			.heads = p->heads, .kv_heads = p->kv_heads, .k_dim = p->head_dim, .v_dim = p->head_dim};
+		if (p->kv_lora) {
+			y->mixer = SPEC_MLA;
+			y->kv_lora = p->kv_lora;
+			y->nope_dim = p->nope;
+			y->k_dim = p->nope + p->rope;
+			y->v_dim = 128;
+		} else if (!full && p->dv_heads) {
+			*y = (struct spec_layer){.mixer = SPEC_DELTA,
+						 .dk_heads = p->dk_heads,
+						 .dv_heads = p->dv_heads,
+						 .dk_dim = p->d_dim,
+						 .dv_dim = p->d_dim,
+						 .conv_width = p->conv};
+		} else if (!full) {
+			y->window = p->window;
+		}
+	}
+	return s;
+}
+
+static struct kvplan_shape shape_of(const struct published *p, enum ggtype type, uint32_t tp)
+{
+	struct spec s = spec_of(p);
+	struct kvplan_shape shape;
+	struct errbuf err = {{0}};
+
+	if (kvplan_shape(&shape, &s, type, tp, &err) != ST_OK) fail_msg("%s: %s", p->name, err.text);
+	free(s.layers);
+	return shape;
+}
+
+/* ---- bytes a block ---- */
+
+/* f16 at 1, 2 and 8 ranks, fp8 and int8 at one. A token of a layer takes kv_heads * (key + value) elements; int8 has
+ * besides a scale of 4 bytes for each key and value. A block is 16 tokens. 0: the heads do not divide. */
+struct block_row {
+	const struct published *model;
+	uint64_t f16, f16_tp2, f16_tp8, fp8, int8;
+};
+
+static const struct block_row block_rows[] = {
+	/* 32 layers * 8 heads * (128 + 128) * 2 bytes = 131072 a token, * 16. int8: 32 * 8 * (256 + 8) * 16 */
+	{&llama31_8b, 2097152, 1048576, 262144, 1048576, 1081344},
+	/* 24 * 2 * 128 * 2 = 12288, * 16; 14 heads have no eighth. int8: 24 * 2 * (128 + 8) * 16 */
+	{&qwen25_05b, 196608, 98304, 0, 98304, 104448},
+	/* 26 * 1 * 512 * 2 = 26624, * 16; one KV head is on both ranks. int8: 26 * (512 + 8) * 16 */
+	{&gemma3_1b, 425984, 425984, 0, 212992, 216320},
+	/* 18 * 1024 * 16. int8: 18 * 520 * 16 */
+	{&gemma3_270m, 294912, 294912, 0, 147456, 149760},
+	/* 26 * 4 * 512 * 2 * 16; at 8 ranks one head of the four. int8: 26 * 4 * 520 * 16 */
+	{&gemma2_2b, 1703936, 851968, 425984, 851968, 865280},
+	{&mistral_7b, 2097152, 1048576, 262144, 1048576, 1081344},
+	{&mixtral_8x7b, 2097152, 1048576, 262144, 1048576, 1081344},
+	/* 27 * (512 + 64) * 2 * 16, no values, the same on each rank. int8: 27 * (576 + 4) * 16 */
+	{&deepseek_v2l, 497664, 497664, 497664, 248832, 250560},
+	/* 61 * 576 * 2 * 16. int8: 61 * 580 * 16 */
+	{&deepseek_v3, 1124352, 1124352, 1124352, 562176, 566080},
+	/* 48 * 4 * 256 * 2 * 16; 8 ranks: one head. int8: 48 * 4 * 264 * 16 */
+	{&qwen3_30b, 1572864, 786432, 393216, 786432, 811008},
+	/* 12 of 48 layers: 12 * 2 * 512 * 2 * 16; 8 ranks: one head. int8: 12 * 2 * 520 * 16 */
+	{&qwen3_next, 393216, 196608, 196608, 196608, 199680},
+	/* 24 * 8 * 128 * 2 * 16. int8: 24 * 8 * 136 * 16 */
+	{&gpt_oss_20b, 786432, 393216, 98304, 393216, 417792},
+	/* 32 * 32 * 192 * 2 * 16. int8: 32 * 32 * 200 * 16 */
+	{&phi3_mini, 6291456, 3145728, 786432, 3145728, 3276800},
+};
+
+static void expect_block(const struct published *p, enum ggtype type, uint32_t tp, uint64_t expected)
+{
+	struct spec s = spec_of(p);
+	struct kvplan_shape shape;
+	struct errbuf err = {{0}};
+	int rc = kvplan_shape(&shape, &s, type, tp, &err);
+
+	free(s.layers);
+	if (!expected) {
+		if (rc != ST_INVALID) fail_msg("%s, %u ranks: %s", p->name, tp, status_text(rc));
+	} else if (rc != ST_OK || shape.block_bytes != expected) {
+		fail_msg("%s, %s, %u ranks: %llu bytes a block, expected %llu %s", p->name, kvplan_type_name(type), tp,
+			 (unsigned long long)shape.block_bytes, (unsigned long long)expected, err.text);
+	}
+}
+
+static void block_bytes_are_those_computed_by_hand(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(block_rows); i++) {
+		const struct block_row *r = &block_rows[i];
+
+		expect_block(r->model, GGTYPE_F16, 1, r->f16);
+		expect_block(r->model, GGTYPE_BF16, 1, r->f16);
+		expect_block(r->model, GGTYPE_F32, 1, 2 * r->f16);
+		expect_block(r->model, GGTYPE_F16, 2, r->f16_tp2);
+		expect_block(r->model, GGTYPE_F16, 8, r->f16_tp8);
+		expect_block(r->model, GGTYPE_F8_E4M3, 1, r->fp8);
+		expect_block(r->model, GGTYPE_F8_E4M3, 8, r->f16_tp8 / 2);
+		expect_block(r->model, GGTYPE_I8, 1, r->int8);
+	}
+}
+
+/* What the kernels lay out is what is planned. */
+static void kernels_take_the_same_bytes(void **state)
+{
+	static const enum ggtype types[] = {GGTYPE_F16, GGTYPE_BF16, GGTYPE_F32, GGTYPE_F8_E4M3, GGTYPE_I8};
+	static const uint32_t sizes[] = {1, 2, 8};
+
+	for (size_t i = 0; i < ARRAY_LEN(block_rows) * ARRAY_LEN(types) * ARRAY_LEN(sizes); i++) {
+		const struct block_row *r = &block_rows[i / ARRAY_LEN(types) / ARRAY_LEN(sizes)];
+		uint32_t tp = sizes[i % ARRAY_LEN(sizes)];
+		struct kvplan_shape shape;
+		uint64_t sum = 0;
+
+		if (tp == 8 && !r->f16_tp8) continue;
+		shape = shape_of(r->model, types[i / ARRAY_LEN(sizes) % ARRAY_LEN(types)], tp);
+		for (uint32_t k = 0; k < shape.n_groups; k++) {
+			const struct kvplan_group *g = &shape.groups[k];
+			struct kkv kv = {.type = shape.kv_type,
+					 .kv_heads = g->kv_heads,
+					 .k_dim = g->k_dim,
+					 .v_dim = g->kind == KVPLAN_LATENT ? r->model->kv_lora : g->v_dim,
+					 .latent = g->kind == KVPLAN_LATENT};
+
+			assert_int_equal(g->block_bytes, g->n_layers * kkv_block_bytes(&kv));
+			sum += g->block_bytes;
+		}
+		assert_int_equal(shape.block_bytes, sum);
+	}
+	assert_int_equal(KVPLAN_BLOCK, KBLOCK_LEN);
+}
+
+struct group_row {
+	const struct published *model;
+	uint32_t tp;
+	struct kvplan_group groups[2]; /* in f16 */
+};
+
+static const struct group_row group_rows[] = {
+	{&llama31_8b, 2, {{KVPLAN_FULL, 32, 0, 4, 128, 128, 1048576}}},
+	/* layers 5, 11, 17 and 23 see all */
+	{&gemma3_1b, 1, {{KVPLAN_WINDOW, 22, 512, 1, 256, 256, 360448}, {KVPLAN_FULL, 4, 0, 1, 256, 256, 65536}}},
+	{&gemma3_270m, 1, {{KVPLAN_WINDOW, 15, 512, 1, 256, 256, 245760}, {KVPLAN_FULL, 3, 0, 1, 256, 256, 49152}}},
+	{&gemma2_2b, 1, {{KVPLAN_WINDOW, 13, 4096, 4, 256, 256, 851968}, {KVPLAN_FULL, 13, 0, 4, 256, 256, 851968}}},
+	{&mistral_7b, 1, {{KVPLAN_WINDOW, 32, 4096, 8, 128, 128, 2097152}}},
+	{&phi3_mini, 1, {{KVPLAN_WINDOW, 32, 2047, 32, 96, 96, 6291456}}},
+	{&gpt_oss_20b, 8, {{KVPLAN_WINDOW, 12, 128, 1, 64, 64, 49152}, {KVPLAN_FULL, 12, 0, 1, 64, 64, 49152}}},
+	{&deepseek_v2l, 8, {{KVPLAN_LATENT, 27, 0, 1, 576, 0, 497664}}},
+	{&deepseek_v3, 1, {{KVPLAN_LATENT, 61, 0, 1, 576, 0, 1124352}}},
+	{&qwen3_next, 1, {{KVPLAN_FULL, 12, 0, 2, 256, 256, 393216}}},
+};
+
+static void layers_that_are_alike_are_a_group(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(group_rows); i++) {
+		const struct group_row *r = &group_rows[i];
+		struct kvplan_shape shape = shape_of(r->model, GGTYPE_F16, r->tp);
+
+		assert_int_equal(shape.n_groups, r->groups[1].n_layers ? 2 : 1);
+		for (uint32_t k = 0; k < shape.n_groups; k++) {
+			const struct kvplan_group *g = &shape.groups[k], *e = &r->groups[k];
+
+			if (g->kind != e->kind || g->n_layers != e->n_layers || g->window != e->window ||
+			    g->kv_heads != e->kv_heads || g->k_dim != e->k_dim || g->v_dim != e->v_dim ||
+			    g->block_bytes != e->block_bytes)
+				fail_msg("%s, group %u: kind %d, %u layers, window %u, %u heads of %u and %u, %llu "
+					 "bytes",
+					 r->model->name, k, g->kind, g->n_layers, g->window, g->kv_heads, g->k_dim,
+					 g->v_dim, (unsigned long long)g->block_bytes);
+		}
+	}
+}
+
+/* A value head's matrix is 128 x 128; the convolution keeps 3 inputs of each of its channels (q, k: 16 * 128 each; v:
+ * 32 * 128). 36 layers * (32 * 128 * 128 + 3 * 8192) * 4 bytes. */
+static void linear_attention_keeps_a_state_and_no_blocks(void **state)
+{
+	static const struct published lone = {
+		"no KV", 4, .full_every = 9, .full_first = 8, .dk_heads = 4, .dv_heads = 8, .d_dim = 16, .conv = 4};
+	struct kvplan_shape shape = shape_of(&qwen3_next, GGTYPE_F16, 1);
+
+	assert_int_equal(shape.n_state_layers, 36);
+	assert_int_equal(shape.state_bytes, 79036416);
+	assert_int_equal(shape_of(&qwen3_next, GGTYPE_I8, 2).state_bytes, 39518208);
+	assert_int_equal(shape_of(&qwen3_next, GGTYPE_F16, 8).state_bytes, 9879552);
+	assert_int_equal(shape_of(&llama31_8b, GGTYPE_F16, 1).state_bytes, 0);
+
+	/* A model without any KV cache counts positions. 8 ranks: one value head each, and a key head that two of them
+	 * have: 4 layers * (1 * 16 * 16 + 3 * (2 * 16 + 16)) * 4 bytes. */
+	shape = shape_of(&lone, GGTYPE_F16, 8);
+	assert_int_equal(shape.n_groups, 0);
+	assert_int_equal(shape.block_bytes, 1);
+	assert_int_equal(shape.state_bytes, 6400);
+}
+
+static void head_counts_may_differ_by_layer(void **state)
+{
+	struct spec s = spec_of(&llama31_8b);
+	struct kvplan_shape shape;
+	struct errbuf err = {{0}};
+
+	for (uint32_t i = 0; i < 10; i++) s.layers[i].kv_heads = 4; /* 10 * 4 + 22 * 8 heads */
+	s.layers[31].k_dim = 192;                                   /* MiMo has keys longer than values */
+	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, 1, &err), ST_OK);
+	assert_int_equal(shape.n_groups, 3);
+	assert_int_equal(shape.groups[0].block_bytes, 10 * 4 * 256 * 2 * 16);
+	assert_int_equal(shape.groups[1].block_bytes, 21 * 8 * 256 * 2 * 16);
+	assert_int_equal(shape.groups[2].block_bytes, 8 * 320 * 2 * 16);
+	assert_int_equal(shape.block_bytes, 327680 + 1376256 + 81920);
+
+	for (uint32_t i = 0; i < 32; i++) s.layers[i].window = i + 1;
+	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, 1, &err), ST_UNSUPPORTED);
+	assert_non_null(strstr(err.text, "16 different"));
+	free(s.layers);
+}
+
+static void sizes_that_do_not_divide_are_refused_with_those_that_do(void **state)
+{
+	static const struct {
+		const struct published *model;
+		uint32_t tp;
+		const char *text;
+	} rows[] = {
+		{&qwen25_05b, 8,
+		 "layer 0: 14 heads and 2 KV heads cannot be shared by 8 ranks; sizes that divide: 1, 2, 14"},
+		{&qwen25_05b, 7, "sizes that divide: 1, 2, 14"}, /* 7 ranks and 2 KV heads */
+		{&gemma3_1b, 8, "sizes that divide: 1, 2, 4"},
+		{&deepseek_v2l, 32,
+		 "layer 0: 16 heads and 1 KV heads cannot be shared by 32 ranks; sizes that divide: 1, 2, 4, 8, 16"},
+		{&qwen3_next, 32,
+		 "layer 3: 16 heads and 2 KV heads cannot be shared by 32 ranks; sizes that divide: 1, 2, 4, 8, 16"},
+		{&qwen3_next, 3, "layer 0: 32 value heads and 16 key heads cannot be shared by 3 ranks"},
+		{&llama31_8b, 0, "by 0 ranks; sizes that divide: 1, 2, 4, 8, 16, 32"},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct spec s = spec_of(rows[i].model);
+		struct kvplan_shape shape;
+		struct errbuf err = {{0}};
+
+		assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, rows[i].tp, &err), ST_INVALID);
+		if (!strstr(err.text, rows[i].text)) fail_msg("\"%s\" lacks \"%s\"", err.text, rows[i].text);
+		free(s.layers);
+	}
+}
+
+static void other_types_are_refused_by_name(void **state)
+{
+	struct spec s = spec_of(&llama31_8b);
+	struct kvplan_shape shape;
+	struct errbuf err = {{0}};
+
+	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_Q8_0, 1, &err), ST_UNSUPPORTED);
+	assert_non_null(strstr(err.text, "type Q8_0; known ones: f16, bf16, f32, fp8, int8"));
+	free(s.layers);
+}
+
+/* Positions p - window + 1 .. p of one token touch at most ceil((window - 1) / 16) + 1 blocks. */
+static void a_window_needs_few_blocks(void **state)
+{
+	assert_int_equal(kvplan_window_blocks(512, 32768, 1), 33);
+	assert_int_equal(kvplan_window_blocks(512, 100, 1), 7); /* a short sequence has no more */
+	assert_int_equal(kvplan_window_blocks(1, 1000, 1), 1);
+	assert_int_equal(kvplan_window_blocks(2, 1000, 1), 2);
+	assert_int_equal(kvplan_window_blocks(17, 1000, 1), 2);
+	assert_int_equal(kvplan_window_blocks(18, 1000, 1), 3);
+	assert_int_equal(kvplan_window_blocks(512, 32768, 512), 65);
+	/* Counted out. */
+	for (uint32_t window = 1; window < 40; window++) {
+		for (uint32_t chunk = 1; chunk < 40; chunk++) {
+			uint64_t most = 0;
+
+			for (uint32_t from = 0; from + chunk <= 200; from++) {
+				uint32_t first = from + 1 > window ? from + 1 - window : 0, last = from + chunk - 1;
+
+				most = max_u64(most, last / 16 - first / 16 + 1);
+			}
+			assert_int_equal(kvplan_window_blocks(window, 200, chunk), most);
+		}
+	}
+}
+
+/* ---- the number of blocks ---- */
+
+/* Llama-3.1-8B in f16 on a device of 24 GiB: 15 GiB of weights, 1 GiB for steps; a block is 2 MiB. A request of 8192
+ * tokens needs 512 blocks, 1 GiB. */
+static const struct kvplan_in base = {.available = 24 * GIB,
+				      .weights = 15 * GIB,
+				      .activations = 512 * MIB,
+				      .workspace = 256 * MIB,
+				      .state = 256 * MIB,
+				      .block_bytes = 2 * MIB,
+				      .model_len_max = 8192,
+				      .context_len = 131072,
+				      .seqs_max = 256,
+				      .utilization = 0.92};
+
+/* Each option given or not. 0.75 of 24 GiB leaves 2 GiB; 0.92 leaves 6.08 GiB, which is 3112.96 blocks. */
+static void the_first_of_three_options_decides(void **state)
+{
+	static const struct {
+		uint64_t blocks, bytes;
+		double utilization;
+		enum kvplan_rule rule;
+		uint64_t n_blocks;
+	} rows[] = {
+		{0, 0, 0.92, KVPLAN_BY_UTILIZATION, 3112},       {0, 0, 0.75, KVPLAN_BY_UTILIZATION, 1024},
+		{0, 3 * GIB + 1, 0.92, KVPLAN_BY_BYTES, 1536},   {0, 3 * GIB + 1, 0.75, KVPLAN_BY_BYTES, 1536},
+		{777, 0, 0.92, KVPLAN_BY_BLOCKS, 777},           {777, 0, 0.75, KVPLAN_BY_BLOCKS, 777},
+		{777, 3 * GIB + 1, 0.92, KVPLAN_BY_BLOCKS, 777}, {777, 3 * GIB + 1, 0.75, KVPLAN_BY_BLOCKS, 777},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct kvplan_in in = base;
+		struct errbuf err = {{0}};
+		struct kvplan p;
+
+		in.blocks_override = rows[i].blocks;
+		in.kv_bytes = rows[i].bytes;
+		in.utilization = rows[i].utilization;
+		if (kvplan_make(&p, &in, &err) != ST_OK) fail_msg("row %zu: %s", i, err.text);
+		assert_int_equal(p.rule, rows[i].rule);
+		assert_int_equal(p.n_blocks, rows[i].n_blocks);
+		assert_int_equal(p.kv_bytes, rows[i].n_blocks * 2 * MIB);
+		assert_int_equal(p.blocks_needed, 512);
+		assert_true(p.full_seqs == (double)rows[i].n_blocks / 512);
+		assert_int_equal(p.model_len_max, 8192);
+	}
+}
+
+struct make_row {
+	const char *what;
+	struct kvplan_in change; /* fields that are not 0 replace those of base */
+	int rc;
+	uint64_t n_blocks;
+	uint32_t model_len;
+	const char *text; /* part of the error */
+};
+
+static const struct make_row make_rows[] = {
+	{"an automatic size has a bound", {.auto_max = 4 * GIB}, ST_OK, 2048, 8192, NULL},
+	{"but one request fits when memory allows it", {.auto_max = 100 * MIB}, ST_OK, 512, 8192, NULL},
+	{"and its need is not rounded down", {.auto_max = 1, .model_len_max = 17}, ST_OK, 2, 17, NULL},
+	{"no more than all sequences can use", {.seqs_max = 2, .model_len_max = 100}, ST_OK, 2 * 7, 100, NULL},
+	{"auto is what fits", {.model_len_max = UINT32_MAX}, ST_OK, 3112, 3112 * 16, NULL},
+	{"auto is at most the model's own",
+	 {.model_len_max = UINT32_MAX, .context_len = 4096, .auto_max = 2 * GIB},
+	 ST_OK,
+	 1024,
+	 4096,
+	 NULL},
+	{"auto with bytes", {.model_len_max = UINT32_MAX, .kv_bytes = 64 * MIB}, ST_OK, 32, 512, NULL},
+	{"auto with blocks", {.model_len_max = UINT32_MAX, .blocks_override = 3}, ST_OK, 3, 48, NULL},
+	{"auto without room",
+	 {.model_len_max = UINT32_MAX, .available = 16 * GIB},
+	 ST_NO_MEMORY,
+	 0,
+	 0,
+	 "not one KV block of 2097152 bytes"},
+	{"a pool that holds no request, by blocks",
+	 {.blocks_override = 511},
+	 ST_NO_MEMORY,
+	 511,
+	 8192,
+	 "one request of 8192 tokens (--max-model-len) needs 512 KV blocks, 1024.0 MiB; --num-gpu-blocks-override "
+	 "gives 511, 1022.0 MiB: "
+	 "the largest --max-model-len that fits is 8176"},
+	{"by bytes", {.kv_bytes = GIB - 1}, ST_NO_MEMORY, 511, 8192, "--kv-cache-memory-bytes gives 511"},
+	{"just enough", {.blocks_override = 512}, ST_OK, 512, 8192, NULL},
+	{"by memory",
+	 {.utilization = 0.7},
+	 ST_NO_MEMORY,
+	 409, /* 0.8 GiB */
+	 8192,
+	 "needs a KV cache of 1024.0 MiB; 819.2 MiB are left of --gpu-memory-utilization 0.70 of 24576 MiB after "
+	 "weights (15360), "
+	 "activations (512), workspace (256) and state (256): the largest --max-model-len that fits is 6544"},
+	{"the weights alone are too much", {.weights = 25 * GIB}, ST_NO_MEMORY, 0, 8192, "0.0 MiB are left"},
+	{"sums that overflow", {.weights = UINT64_MAX}, ST_NO_MEMORY, 0, 8192, "0.0 MiB are left"},
+	{"more bytes than there are",
+	 {.kv_bytes = 100 * GIB},
+	 ST_NO_MEMORY,
+	 4096,
+	 8192,
+	 "--kv-cache-memory-bytes asks for a KV cache of 102400 MiB; 8192 MiB are left of 24576"},
+	{"more blocks than there is memory for",
+	 {.blocks_override = 5000},
+	 ST_NO_MEMORY,
+	 4096,
+	 8192,
+	 "--num-gpu-blocks-override asks for"},
+	{"more blocks than have numbers", {.blocks_override = 1ull << 40}, ST_LIMIT, 4096, 8192, "134217728"},
+	{"bytes of less than one block", {.kv_bytes = 2 * MIB - 1}, ST_INVALID, 0, 8192, "takes 2097152 bytes"},
+	{"memory that is not known", {.available = UINT64_MAX, .seqs_max = 4}, ST_OK, 2048, 8192, NULL},
+	{"memory that is not known, without a bound",
+	 {.available = UINT64_MAX, .block_bytes = 1, .seqs_max = UINT32_MAX},
+	 ST_OK,
+	 KVPLAN_BLOCKS_MAX,
+	 8192,
+	 NULL},
+};
+
+static void make_row_apply(struct kvplan_in *in, const struct kvplan_in *c)
+{
+#define TAKE(field) \
+	if (c->field) in->field = c->field
+	TAKE(available);
+	TAKE(weights);
+	TAKE(block_bytes);
+	TAKE(model_len_max);
+	TAKE(context_len);
+	TAKE(seqs_max);
+	TAKE(blocks_override);
+	TAKE(kv_bytes);
+	TAKE(utilization);
+	TAKE(auto_max);
+#undef TAKE
+	if (c->model_len_max == UINT32_MAX) in->model_len_max = 0;
+}
+
+static void the_number_of_blocks_follows(void **state)
+{
+	for (size_t i = 0; i < ARRAY_LEN(make_rows); i++) {
+		const struct make_row *r = &make_rows[i];
+		struct kvplan_in in = base;
+		struct errbuf err = {{0}};
+		struct kvplan p;
+		int rc;
+
+		make_row_apply(&in, &r->change);
+		rc = kvplan_make(&p, &in, &err);
+		if (rc != r->rc) fail_msg("%s: %s (%s)", r->what, status_text(rc), err.text);
+		if (p.n_blocks != r->n_blocks || p.model_len_max != r->model_len)
+			fail_msg("%s: %llu blocks, %u tokens", r->what, (unsigned long long)p.n_blocks,
+				 p.model_len_max);
+		if (r->text && !strstr(err.text, r->text))
+			fail_msg("%s: \"%s\" lacks \"%s\"", r->what, err.text, r->text);
+	}
+}
+
+static void divisors_of_zero_are_errors(void **state)
+{
+	struct kvplan_in in = base;
+	struct errbuf err = {{0}};
+	struct kvplan p;
+
+	in.block_bytes = 0;
+	assert_int_equal(kvplan_make(&p, &in, &err), ST_INVALID);
+	in.kv_bytes = GIB;
+	assert_int_equal(kvplan_make(&p, &in, &err), ST_INVALID);
+	in.blocks_override = 7;
+	assert_int_equal(kvplan_make(&p, &in, &err), ST_INVALID);
+	in = base;
+	in.context_len = 0;
+	assert_int_equal(kvplan_make(&p, &in, &err), ST_INVALID);
+	in = base;
+	in.seqs_max = 0;
+	in.utilization = 0;
+	assert_int_equal(kvplan_make(&p, &in, &err), ST_NO_MEMORY);
+}
+
+/* ---- the table ---- */
+
+static void expect_table(const struct published *model, struct kvplan_in in, const char *const *lines, size_t n)
+{
+	struct spec s = spec_of(model);
+	struct kvplan_shape shape = shape_of(model, GGTYPE_F16, 1);
+	struct errbuf err = {{0}};
+	struct strbuf out;
+	struct kvplan p;
+
+	in.block_bytes = shape.block_bytes;
+	strbuf_init(&out, 1 << 16);
+	if (kvplan_make(&p, &in, &err) != ST_OK) strbuf_reset(&out);
+	kvplan_table(&out, &s, &shape, &p);
+	strbuf_putc(&out, 0);
+	for (size_t i = 0; i < n; i++)
+		if (!strstr(out.data, lines[i])) fail_msg("the table lacks \"%s\":\n%s", lines[i], out.data);
+	if (getenv("SHOW")) print_message("%s\n", out.data);
+	strbuf_release(&out);
+	free(s.layers);
+}
+
+static void the_table_shows_each_number(void **state)
+{
+	static const char *const gemma[] = {
+		"KV cache: Gemma-3-1b, 26 layers, f16\n",
+		"      22  window 512      1 x (256 + 256)               360448         22528\n",
+		"       4  full            1 x (256 + 256)                65536          4096\n",
+		"     all                                                425984         26624\n",
+		"  of it, --gpu-memory-utilization 0.92              3.7 GiB\n",
+		"= left for the KV cache",
+		"  one request of 8192                                   512  208.0 MiB\n",
+		"  window 512: a request reads at most 33 blocks of these layers at a time (11.3 MiB); all 512 are "
+		"kept (176.0 MiB)\n",
+	};
+	static const char *const hybrid[] = {
+		"      36  linear          79036416 bytes of state a sequence, no KV cache\n",
+		"256 sequences of 75.4 MiB\n",
+		"missing for weights and steps",
+		"does not fit: 512 blocks more are needed\n",
+		"fits: --max-num-seqs 83\n", /* 22.08 GiB less 15.75 and 192 MiB */
+	};
+	static const char *const advice[] = {
+		"does not fit: 103 blocks more are needed\n",
+		"fits: --max-model-len 6544 (or auto)\n",
+		"fits: --kv-cache-dtype fp8 with --max-model-len 13104\n",
+		"fits: --kv-cache-dtype int8 with --max-model-len 12704\n",
+		"fits: --gpu-memory-utilization 0.709\n",
+	};
+	static const char *const few[] = {"there is memory for it: --num-gpu-blocks-override 512\n",
+					  "fits: --max-model-len 160 (or auto)\n"};
+	struct kvplan_in in = base;
+
+	in.available = 4 * GIB;
+	in.weights = 2 * GIB;
+	expect_table(&gemma3_1b, in, gemma, ARRAY_LEN(gemma));
+	in = base;
+	in.state = 256 * 79036416ull;
+	expect_table(&qwen3_next, in, hybrid, ARRAY_LEN(hybrid));
+	in = base;
+	in.utilization = 0.7;
+	expect_table(&llama31_8b, in, advice, ARRAY_LEN(advice));
+	in = base;
+	in.blocks_override = 10;
+	expect_table(&llama31_8b, in, few, ARRAY_LEN(few));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(block_bytes_are_those_computed_by_hand),
+		cmocka_unit_test(kernels_take_the_same_bytes),
+		cmocka_unit_test(layers_that_are_alike_are_a_group),
+		cmocka_unit_test(linear_attention_keeps_a_state_and_no_blocks),
+		cmocka_unit_test(head_counts_may_differ_by_layer),
+		cmocka_unit_test(sizes_that_do_not_divide_are_refused_with_those_that_do),
+		cmocka_unit_test(other_types_are_refused_by_name),
+		cmocka_unit_test(a_window_needs_few_blocks),
+		cmocka_unit_test(the_first_of_three_options_decides),
+		cmocka_unit_test(the_number_of_blocks_follows),
+		cmocka_unit_test(divisors_of_zero_are_errors),
+		cmocka_unit_test(the_table_shows_each_number),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
