@@ -32,13 +32,15 @@ enum rpc_worker_state {
 	  F(u32, model_len_max, LIMIT_TOKENS, "0 before load")                                            \
 	  F(u64, n_blocks, 0, "0 before kv_init")                                                         \
 	  F(u32, vocab, 0, "as in load_reply; 0 before load")                                             \
-	  F(u32, dim, LIMIT_POOLED, "likewise"))                                                          \
+	  F(u32, dim, LIMIT_POOLED, "likewise")                                                           \
+	  F(u32, recurrent, 1, "likewise"))                                                               \
 	B(load_reply, F(u64, weight_bytes, 0, "on the device")                                            \
 	  F(u64, activation_bytes, 0, "on the device, for the largest step")                              \
 	  F(u32, model_len_max, LIMIT_TOKENS, "")                                                         \
 	  F(u32, vocab, 0, "token ids are below it")                                                      \
 	  F(u64, load_ns, 0, "how long it took")                                                          \
-	  F(u32, dim, LIMIT_POOLED, "elements of a hidden state"))                                        \
+	  F(u32, dim, LIMIT_POOLED, "elements of a hidden state")                                         \
+	  F(u32, recurrent, 1, "1: sequences have states, so a run begins at 0 or where the last one ended"))     \
 	B(profile_reply, F(u64, n_blocks, 0, "KV blocks that this rank can have")                         \
 	  F(u64, block_bytes, 0, "of one block over all layers")                                          \
 	  F(u64, memory_available, 0, "bytes, measured before the weights were loaded"))                  \

@@ -43,7 +43,7 @@ static int reply_hello(uint32_t rank, enum rpc_worker_state state, uint64_t n_bl
 {
 	uint8_t buf[RPC_BODY_MAX];
 
-	return reply(rank, buf, rpc_hello_reply_pack(&(struct rpc_hello_reply){PROTO_VERSION, rank, state, 512, n_blocks, 9, 4}, buf));
+	return reply(rank, buf, rpc_hello_reply_pack(&(struct rpc_hello_reply){PROTO_VERSION, rank, state, 512, n_blocks, 9, 4, 0}, buf));
 }
 
 static int reply_load(uint32_t rank, uint32_t model_len)
