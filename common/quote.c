@@ -1,12 +1,14 @@
 /* quote.c - see quote.h. */
 #include "common/quote.h"
 
+#include "common/mem.h"
 #include "common/strbuf.h"
 #include "common/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#define QUOTE_PATH_MAX 160 /* bytes of a path in an error text, which holds 768 in all */
 #define QUOTE_UNIT_MAX 12 /* the longest escape, "\u{10FFFF}", and its terminator */
 
 /* Characters that move the cursor, break a line or turn the reading direction around. */
@@ -61,6 +63,18 @@ struct quote quote_short(const char *s, size_t len)
 	}
 	q.text[used] = 0;
 	return q;
+}
+
+char *quote_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct strbuf text;
+
+	if (strlen(path) > QUOTE_PATH_MAX && slash && slash[1]) path = slash + 1;
+	if (strlen(path) > QUOTE_PATH_MAX) return mem_strdup(quote_short(path, strlen(path)).text);
+	strbuf_init(&text, QUOTE_PATH_MAX * QUOTE_UNIT_MAX);
+	quote_append(&text, path, strlen(path), false);
+	return strbuf_take(&text);
 }
 
 void quote_append(struct strbuf *out, const char *s, size_t len, bool keep_lines)

@@ -16,6 +16,9 @@ struct quote {
 
 struct quote quote_short(const char *s, size_t len);
 
+/* A path as error texts show it: escaped, and its last name alone when it is long. free() it. */
+char *quote_path(const char *path);
+
 /* Appends the escaped text; with keep_lines, "\n" and "\t" stay as they are (for a template shown as a whole). */
 void quote_append(struct strbuf *out, const char *s, size_t len, bool keep_lines);
 

@@ -16,7 +16,10 @@ struct ckpt;
 
 /* Element types as files name them. The GGUF types keep their numbers; what only safetensors have is above them. */
 #define CKPT_DIMS_MAX 8
-enum { CKPT_U8 = 2001, CKPT_BOOL, CKPT_F8_E5M2, CKPT_U16, CKPT_U32, CKPT_U64, CKPT_F8_E8M0, CKPT_OTHER };
+enum {
+	CKPT_U8 = 2001, CKPT_BOOL, CKPT_F8_E5M2, CKPT_U16, CKPT_U32, CKPT_U64, CKPT_F8_E8M0, CKPT_F8_E4M3FNUZ, CKPT_F8_E5M2FNUZ, CKPT_C64,
+	CKPT_F4, CKPT_F6_E2M3, CKPT_F6_E3M2
+};
 
 struct ckpt_tensor {
 	struct gguf_str name; /* not terminated */
@@ -28,10 +31,19 @@ struct ckpt_tensor {
 	uint32_t file; /* which of the checkpoint's files */
 };
 
-/* path: a GGUF file, the first file of a split one ("-00001-of-0000N.gguf"), or a folder with config.json. A folder without
- * config.json but with exactly one GGUF (or one split one) is that. ST_NOT_FOUND, ST_INVALID, ST_CORRUPT, ST_UNSUPPORTED: the text
+/* path: a GGUF file, the first file of a split one ("-00001-of-0000N.gguf"), or a folder with config.json and safetensors. A folder
+ * without *.safetensors but with exactly one GGUF (or one split one) is that. ST_NOT_FOUND, ST_INVALID, ST_CORRUPT, ST_UNSUPPORTED: the text
  * names file and field. Missing parts are named. Reads headers only; memory is proportional to the number of tensors and keys. */
 int ckpt_open(struct ckpt **out, const char *path, struct errbuf *err) MUST_CHECK;
+
+/* The same from bytes in memory, as if these were all files of a folder: for tests and fuzz targets. path: the part that is given as the
+ * model (a GGUF file); NULL: the folder. The bytes are copied; ckpt_drop() is safe. */
+struct ckpt_part {
+	const char *name;
+	const void *data;
+	size_t bytes;
+};
+int ckpt_open_parts(struct ckpt **out, const struct ckpt_part *parts, size_t n, const char *path, struct errbuf *err) MUST_CHECK;
 void ckpt_close(struct ckpt *c);
 
 /* As error texts show it: escaped, shortened. */

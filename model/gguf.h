@@ -13,6 +13,7 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 #include "common/ggtype.h"
+#include "model/filemap.h"
 
 struct gguf;
 
@@ -50,11 +51,20 @@ struct gguf_tensor {
 	uint64_t bytes;
 };
 
-/* Opens and checks. On an error the text names file, field and what was expected. Split files ("-00001-of-0000N") are
- * refused by name. Takes no large allocation: memory is proportional to the number of keys and tensors, which the file's
- * size bounds. */
+/* Opens and checks. On an error the text names file, field and what was expected. Parts of split models ("-00001-of-0000N") are
+ * refused by name: ckpt_open() reads these. Takes no large allocation: memory is proportional to the number of keys and
+ * tensors, which the file's size bounds. */
 int gguf_open(struct gguf **out, const char *path, struct errbuf *err) MUST_CHECK;
+/* The same for a file that is mapped already, and for parts too. Takes the map, also when it fails; path is for error texts alone. */
+int gguf_open_map(struct gguf **out, const char *path, struct filemap file, struct errbuf *err) MUST_CHECK;
 void gguf_close(struct gguf *g);
+
+/* Which part of a split model it is: no from 0, count 1 when it is none; tensors of all parts together, 0: not said. */
+struct gguf_split {
+	uint32_t no, count;
+	uint64_t tensors;
+};
+struct gguf_split gguf_split(const struct gguf *g);
 
 const char *gguf_path(const struct gguf *g);
 /* The path as error texts show it: escaped, shortened to its last name when long. */

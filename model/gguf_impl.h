@@ -2,30 +2,25 @@
 #ifndef SLUICE_GGUF_IMPL_H
 #define SLUICE_GGUF_IMPL_H
 
+#include "common/nameindex.h"
 #include "model/gguf.h"
-
-/* Open addressing over the array it indexes; at most half full, so a lookup ends. */
-struct gguf_index {
-	uint32_t *slots; /* position + 1; 0: free */
-	size_t cap;      /* power of two */
-};
 
 struct gguf {
 	char *path;
 	char *shown;  /* the path as errors show it: escaped, its end when it is long */
 	bool is_open; /* errors of the accessors name the file; while it is being opened, gguf_open() does */
-	const uint8_t *map;
-	uint64_t size;
+	struct filemap file;
+	bool refuse_parts;
+	struct gguf_split split;
 	uint32_t version;
-	uint64_t hash_seed; /* random: a file cannot be made whose names all collide */
 
 	struct gguf_kv *kvs;
 	size_t n_kvs, cap_kvs;
-	struct gguf_index kv_index;
+	struct nameindex kv_index;
 
 	struct gguf_tensor *tensors;
 	size_t n_tensors, cap_tensors;
-	struct gguf_index tensor_index;
+	struct nameindex tensor_index;
 
 	uint64_t alignment;
 	uint64_t data_start; /* offset of the tensor data in the map, <= size */
@@ -42,13 +37,10 @@ size_t gguf_lookup_tensor(const struct gguf *g, const char *name, size_t len);
 bool gguf_index_kv(struct gguf *g, size_t n);
 bool gguf_index_tensor(struct gguf *g, size_t n);
 
-/* Fills everything but path and map from the mapped bytes, or refuses. */
+/* Fills everything but path and file from the mapped bytes, or refuses. */
 int gguf_walk(struct gguf *g, struct errbuf *err) MUST_CHECK;
 
-/* The keys are there: is this a part of a model in several files? */
-int gguf_check_split(const struct gguf *g, struct errbuf *err) MUST_CHECK;
-
-/* The last name of a path; a view. */
-const char *gguf_base_name(const char *path);
+/* The keys are there: reads those that say which part of a model in several files this is; refuses it when g->refuse_parts says so. */
+int gguf_read_split(struct gguf *g, struct errbuf *err) MUST_CHECK;
 
 #endif

@@ -48,6 +48,11 @@ const char *gguf_shown_path(const struct gguf *g)
 	return g->shown;
 }
 
+struct gguf_split gguf_split(const struct gguf *g)
+{
+	return g->split;
+}
+
 uint32_t gguf_version(const struct gguf *g)
 {
 	return g->version;
@@ -55,13 +60,13 @@ uint32_t gguf_version(const struct gguf *g)
 
 uint64_t gguf_file_bytes(const struct gguf *g)
 {
-	return g->size;
+	return g->file.bytes;
 }
 
 const uint8_t *gguf_data(const struct gguf *g, uint64_t *bytes)
 {
-	*bytes = g->size - g->data_start;
-	return g->map + g->data_start;
+	*bytes = g->file.bytes - g->data_start;
+	return g->file.data + g->data_start;
 }
 
 size_t gguf_kv_count(const struct gguf *g)

@@ -21,17 +21,11 @@ static bool gguf_split_name(const struct gguf *g, uint64_t no, uint64_t count, u
 	return n > 0 && (size_t)n < out_len;
 }
 
-/* A model in several files is not supported yet; the error says which part is given and which is missing. */
-int gguf_check_split(const struct gguf *g, struct errbuf *err)
+static int refuse_part(const struct gguf *g, uint64_t no, uint64_t count, struct errbuf *err)
 {
 	char part[4096];
-	uint64_t no, count, i;
-	int rc;
+	uint64_t i;
 
-	rc = gguf_get_u64_or(g, "split.count", 0, UINT16_MAX, 0, &count, err);
-	if (rc != ST_OK) return rc;
-	rc = gguf_get_u64_or(g, "split.no", 0, UINT16_MAX, 0, &no, err);
-	if (rc != ST_OK || count <= 1) return rc;
 	if (!gguf_split_name(g, 1, count, no + 1, part, sizeof(part)))
 		return err_set(err, ST_CORRUPT,
 			       "split.count is %llu and split.no %llu, but the file is not named "
@@ -42,14 +36,26 @@ int gguf_check_split(const struct gguf *g, struct errbuf *err)
 		const char *base;
 
 		if (!gguf_split_name(g, i, count, no + 1, part, sizeof(part))) break;
-		base = gguf_base_name(part);
+		base = strrchr(part, '/') ? strrchr(part, '/') + 1 : part;
 		if (access(part, F_OK) != 0)
 			return err_set(err, ST_NOT_FOUND, "part %llu of %llu of a split model; part %s is missing",
 				       (unsigned long long)no + 1, (unsigned long long)count,
 				       quote_short(base, strlen(base)).text);
 	}
 	return err_set(err, ST_UNSUPPORTED,
-		       "part %llu of %llu of a split model, which is not supported; join the parts with "
+		       "part %llu of %llu of a split model; a whole one is needed: join the parts with "
 		       "llama-gguf-split --merge",
 		       (unsigned long long)no + 1, (unsigned long long)count);
+}
+
+int gguf_read_split(struct gguf *g, struct errbuf *err)
+{
+	uint64_t no, count, tensors;
+	int rc = gguf_get_u64_or(g, "split.count", 0, UINT16_MAX, 0, &count, err);
+
+	if (rc == ST_OK) rc = gguf_get_u64_or(g, "split.no", 0, UINT16_MAX, 0, &no, err);
+	if (rc == ST_OK) rc = gguf_get_u64_or(g, "split.tensors.count", 0, INT32_MAX, 0, &tensors, err);
+	if (rc != ST_OK) return rc;
+	g->split = (struct gguf_split){(uint32_t)no, (uint32_t)max_u64(count, 1), tensors};
+	return count > 1 && g->refuse_parts ? refuse_part(g, no, count, err) : ST_OK;
 }

@@ -24,7 +24,7 @@
 
 struct gguf_walk {
 	struct gguf *g;
-	uint64_t pos; /* <= g->size */
+	uint64_t pos; /* <= g->file.bytes */
 	struct errbuf *err;
 	const char *part; /* "key" or "tensor": what is being read, for errors */
 	uint64_t ix, n;   /* its number and how many the header announces */
@@ -47,21 +47,21 @@ static int gguf_cut(struct gguf_walk *w, const char *what)
 {
 	if (!w->part)
 		return gguf_corrupt(w, "truncated: end of file inside the header (%s); the file has %llu bytes", what,
-				    (unsigned long long)w->g->size);
+				    (unsigned long long)w->g->file.bytes);
 	return gguf_corrupt(w, "truncated: end of file inside the %s of %s %llu of %llu, at byte %llu of %llu", what,
 			    w->part, (unsigned long long)w->ix + 1, (unsigned long long)w->n,
-			    (unsigned long long)w->pos, (unsigned long long)w->g->size);
+			    (unsigned long long)w->pos, (unsigned long long)w->g->file.bytes);
 }
 
 static uint64_t gguf_left(const struct gguf_walk *w)
 {
-	return w->g->size - w->pos;
+	return w->g->file.bytes - w->pos;
 }
 
 static bool gguf_read(struct gguf_walk *w, void *out, size_t len)
 {
 	if (len > gguf_left(w)) return false;
-	memcpy(out, w->g->map + w->pos, len);
+	memcpy(out, w->g->file.data + w->pos, len);
 	w->pos += len;
 	return true;
 }
@@ -89,7 +89,7 @@ static int gguf_read_str(struct gguf_walk *w, const char *what, struct gguf_str 
 			w, "the length %llu of the %s of %s %llu goes beyond the end of file (%llu bytes are left)",
 			(unsigned long long)len, what, w->part, (unsigned long long)w->ix + 1,
 			(unsigned long long)gguf_left(w));
-	*out = (struct gguf_str){(const char *)w->g->map + w->pos, (size_t)len};
+	*out = (struct gguf_str){(const char *)w->g->file.data + w->pos, (size_t)len};
 	w->pos += len;
 	return ST_OK;
 }
@@ -143,12 +143,12 @@ static int gguf_walk_header(struct gguf_walk *w, uint64_t *n_tensors, uint64_t *
 		return gguf_corrupt(
 			w,
 			"the key count %llu is impossible for the size of the file (%llu bytes; the limit is %d keys)",
-			(unsigned long long)*n_kvs, (unsigned long long)w->g->size, GGUF_KVS_MAX);
+			(unsigned long long)*n_kvs, (unsigned long long)w->g->file.bytes, GGUF_KVS_MAX);
 	if (*n_tensors > GGUF_TENSORS_MAX || *n_tensors > gguf_left(w) / GGUF_TENSOR_BYTES_MIN)
 		return gguf_corrupt(w,
 				    "the tensor count %llu is impossible for the size of the file (%llu bytes; the "
 				    "limit is %u tensors)",
-				    (unsigned long long)*n_tensors, (unsigned long long)w->g->size, GGUF_TENSORS_MAX);
+				    (unsigned long long)*n_tensors, (unsigned long long)w->g->file.bytes, GGUF_TENSORS_MAX);
 	return ST_OK;
 }
 
@@ -173,7 +173,7 @@ static int gguf_walk_values(struct gguf_walk *w, struct gguf_kv *kv, enum gguf_k
 	uint64_t i;
 	int rc;
 
-	kv->data = w->g->map + w->pos;
+	kv->data = w->g->file.data + w->pos;
 	if (kind == GGUF_STR) {
 		for (i = 0; i < kv->n; i++) {
 			rc = gguf_read_str(w, "value", &s);
@@ -232,7 +232,7 @@ static int gguf_walk_kv(struct gguf_walk *w)
 	kv.kind = (enum gguf_kind)kind;
 	rc = kv.kind == GGUF_ARR ? gguf_walk_array(w, &kv) : gguf_walk_values(w, &kv, kv.kind);
 	if (rc != ST_OK) return rc;
-	kv.bytes = (uint64_t)(g->map + w->pos - kv.data);
+	kv.bytes = (uint64_t)(g->file.data + w->pos - kv.data);
 
 	mem_reserve(g->kvs, g->cap_kvs, g->n_kvs + 1);
 	g->kvs[g->n_kvs] = kv;
@@ -329,7 +329,7 @@ static int gguf_walk_tensor(struct gguf_walk *w, uint64_t *offset)
 static int gguf_place_tensor(struct gguf_walk *w, struct gguf_tensor *t, uint64_t offset)
 {
 	struct gguf *g = w->g;
-	uint64_t room = g->size - g->data_start;
+	uint64_t room = g->file.bytes - g->data_start;
 	struct quote name = quote_short(t->name.s, t->name.len);
 
 	if (offset % g->alignment)
@@ -341,7 +341,7 @@ static int gguf_place_tensor(struct gguf_walk *w, struct gguf_tensor *t, uint64_
 				    "(%llu bytes of tensor data are there)",
 				    name.text, (unsigned long long)offset, (unsigned long long)t->bytes,
 				    (unsigned long long)room);
-	t->data = g->map + g->data_start + offset;
+	t->data = g->file.data + g->data_start + offset;
 	return ST_OK;
 }
 
@@ -382,7 +382,7 @@ static int gguf_walk_tensors(struct gguf_walk *w, uint64_t n)
 		rc = gguf_walk_tensor(w, &offsets[w->ix]);
 	}
 	/* A file without tensors may end before the padding. */
-	g->data_start = min_u64(align_up(w->pos, g->alignment), g->size);
+	g->data_start = min_u64(align_up(w->pos, g->alignment), g->file.bytes);
 	for (i = 0; i < g->n_tensors && rc == ST_OK; i++) rc = gguf_place_tensor(w, &g->tensors[i], offsets[i]);
 	free(offsets);
 	return rc == ST_OK ? gguf_check_overlap(w) : rc;
@@ -406,7 +406,7 @@ int gguf_walk(struct gguf *g, struct errbuf *err)
 	}
 	rc = gguf_read_alignment(&w);
 	if (rc != ST_OK) return rc;
-	rc = gguf_check_split(g, err);
+	rc = gguf_read_split(g, err);
 	if (rc != ST_OK) return rc;
 	w.part = "tensor";
 	w.n = n_tensors;
