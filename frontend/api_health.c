@@ -78,11 +78,13 @@ void api_metrics(struct api *a, struct http_request *r)
 	uint64_t n_blocks = atomic_load_explicit(&a->page->n_blocks, memory_order_relaxed);
 	struct strbuf out;
 
+	strbuf_init(&out, HEALTH_METRICS_MAX);
+	config_print(a->config, "kv-cache-dtype", &out);
 	snprintf(cache, sizeof(cache),
 		 "%s,block_size=\"16\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\",gpu_memory_utilization=\"%g\",num_gpu_blocks=\"%llu\"",
-		 "engine=\"0\"", a->config->kv_cache_dtype == KV_DTYPE_F32 ? "f32" : a->config->kv_cache_dtype == KV_DTYPE_F16 ? "f16" : "auto",
+		 "engine=\"0\"", out.data,
 		 a->config->enable_prefix_caching ? "True" : "False", a->config->gpu_memory_utilization, (unsigned long long)n_blocks);
-	strbuf_init(&out, HEALTH_METRICS_MAX);
+	strbuf_reset(&out);
 	page_render(a->page, a->metric_labels, cache, &out);
 	http_answer(r, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, out.data, out.len);
 	strbuf_release(&out);

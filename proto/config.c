@@ -11,7 +11,9 @@
 
 extern char **environ;
 
-enum opt_kind { OPT_STR, OPT_U32, OPT_AUTO, OPT_SIZE, OPT_TIME, OPT_F64, OPT_BOOL, OPT_WORD };
+enum opt_kind { OPT_STR, OPT_U32, OPT_AUTO, OPT_LEN, OPT_SIZE, OPT_TIME, OPT_F64, OPT_BOOL, OPT_WORD };
+
+#define OPT_METAVAR_MAX 128
 
 struct opt {
 	enum opt_kind kind;
@@ -53,27 +55,33 @@ static int bad_value(const struct opt *o, const char *value, const char *wanted,
 	return err_set(err, ST_INVALID, "--%s %s: expected %s", o->flag, value[0] ? value : "\"\"", wanted);
 }
 
+/* K, Ki and KiB are 1024, k and kB 1000; a fraction of a byte is dropped. Returns what follows. */
+static char *parse_suffix(char *end, bool bytes, double *v)
+{
+	static const char letters[] = "KMGT";
+	const char *p = *end ? strchr(letters, *end >= 'a' ? *end - 32 : *end) : NULL;
+
+	if (p) {
+		double step = *end >= 'a' && end[1] != 'i' ? 1000 : 1024;
+
+		for (; p >= letters; p--) *v *= step;
+		*v = floor(*v + 1e-6); /* 25.6k is 25600 */
+		end += end[1] == 'i' ? 2 : 1;
+	}
+	return bytes && (*end == 'B' || *end == 'b') ? end + 1 : end;
+}
+
 static int parse_number(const struct opt *o, const char *value, bool whole, double *out, struct errbuf *err)
 {
 	char wanted[96], *end;
 	double v;
 
 	snprintf(wanted, sizeof(wanted), "%s from %.15g to %.15g%s", whole ? "a whole number" : "a number", o->min, o->max,
-		 o->kind == OPT_AUTO || o->kind == OPT_SIZE ? ", or auto" : "");
+		 o->kind == OPT_AUTO || o->kind == OPT_LEN || o->kind == OPT_SIZE ? ", or auto" : "");
 	errno = 0;
 	v = strtod(value, &end);
 	if (end == value || errno || !isfinite(v)) return bad_value(o, value, wanted, err);
-	if (o->kind == OPT_SIZE) {
-		static const char letters[] = "KMGT";
-		const char *p = *end ? strchr(letters, *end >= 'a' ? *end - 32 : *end) : NULL;
-
-		if (p) {
-			v *= (double)(1ull << (10 * (p - letters + 1)));
-			end++;
-			if (*end == 'i') end++;
-		}
-		if (*end == 'B' || *end == 'b') end++;
-	}
+	if (o->kind == OPT_SIZE || o->kind == OPT_LEN) end = parse_suffix(end, o->kind == OPT_SIZE, &v);
 	if (*end || (whole && v != floor(v)) || !(v >= o->min && v <= o->max)) return bad_value(o, value, wanted, err);
 	*out = v;
 	return ST_OK;
@@ -92,21 +100,51 @@ static int parse_bool(const struct opt *o, const char *value, bool *out, struct 
 	return bad_value(o, value, "true or false", err);
 }
 
+/* Whether value is a spelling of the word at p (until `|`). */
+static bool word_is(const char *p, const char *value)
+{
+	size_t n = strlen(value);
+
+	for (;;) {
+		size_t len = strcspn(p, "|=");
+
+		if (len == n && strncmp(p, value, n) == 0) return true;
+		if (p[len] != '=') return false;
+		p += len + 1;
+	}
+}
+
+/* What people are shown: without the other spellings. */
+static const char *opt_metavar(const struct opt *o, char out[OPT_METAVAR_MAX])
+{
+	size_t n = 0;
+
+	if (o->kind != OPT_WORD) return o->metavar;
+	for (const char *p = o->metavar; *p; p++) {
+		if (*p == '=') p += strcspn(p, "|");
+		if (!*p) break;
+		CHECK(n + 1 < OPT_METAVAR_MAX);
+		out[n++] = *p;
+	}
+	out[n] = 0;
+	return out;
+}
+
 static int parse_word(const struct opt *o, const char *value, uint32_t *out, struct errbuf *err)
 {
 	const char *p = o->metavar;
-	char wanted[128];
+	char wanted[OPT_METAVAR_MAX + 8], metavar[OPT_METAVAR_MAX];
 
 	for (uint32_t ix = 0; *p; ix++) {
 		size_t n = strcspn(p, "|");
 
-		if (strlen(value) == n && strncmp(p, value, n) == 0) {
+		if (word_is(p, value)) {
 			*out = ix;
 			return ST_OK;
 		}
 		p += n + (p[n] == '|');
 	}
-	snprintf(wanted, sizeof(wanted), "one of %s", o->metavar);
+	snprintf(wanted, sizeof(wanted), "one of %s", opt_metavar(o, metavar));
 	return bad_value(o, value, wanted, err);
 }
 
@@ -132,12 +170,20 @@ static int opt_set(struct config *c, const struct opt *o, const char *value, str
 		if (strcmp(value, "auto") == 0 && strcmp(o->def, "auto") != 0 && o->kind == OPT_SIZE)
 			return bad_value(o, value, "a size", err);
 		if (strcmp(value, "auto") == 0) break;
+		rc = parse_number(o, value, true, &v, err);
+		if (rc != ST_OK) return rc;
+		break;
+	case OPT_LEN:
+		if (!value[0] || strcmp(value, "auto") == 0 || strcmp(value, "-1") == 0) {
+			v = value[0] ? CONFIG_LEN_AUTO : 0;
+			break;
+		}
 		/* fall through */
 	default:
 		rc = parse_number(o, value, o->kind != OPT_F64 && o->kind != OPT_TIME, &v, err);
 		if (rc != ST_OK) return rc;
 	}
-	if (o->kind == OPT_U32 || o->kind == OPT_AUTO) *(uint32_t *)field = (uint32_t)v;
+	if (o->kind == OPT_U32 || o->kind == OPT_AUTO || o->kind == OPT_LEN) *(uint32_t *)field = (uint32_t)v;
 	if (o->kind == OPT_SIZE) *(uint64_t *)field = (uint64_t)v;
 	if (o->kind == OPT_TIME) *(uint64_t *)field = (uint64_t)(v * 1e9);
 	if (o->kind == OPT_F64) *(double *)field = v;
@@ -259,7 +305,7 @@ static int unknown_flag(const char *flag, struct errbuf *err)
 static int arg_flag(struct config *c, const char *arg, const char *next, bool *used_next, struct errbuf *err)
 {
 	const char *eq = strchr(arg, '=');
-	char name[64];
+	char name[64], metavar[OPT_METAVAR_MAX];
 	size_t len = eq ? (size_t)(eq - arg) : strlen(arg);
 	const struct opt *o;
 
@@ -276,7 +322,7 @@ static int arg_flag(struct config *c, const char *arg, const char *next, bool *u
 	if (!o) return unknown_flag(name, err);
 	if (eq) return opt_set(c, o, eq + 1, err);
 	if (o->kind == OPT_BOOL) return opt_set(c, o, "true", err);
-	if (!next) return err_set(err, ST_INVALID, "--%s needs a value (%s)", o->flag, o->metavar);
+	if (!next) return err_set(err, ST_INVALID, "--%s needs a value (%s)", o->flag, opt_metavar(o, metavar));
 	*used_next = true;
 	return opt_set(c, o, next, err);
 }
@@ -342,13 +388,13 @@ static void help_word(FILE *out, const char *word, int len, int *at)
 static void help_option(FILE *out, const struct opt *o)
 {
 	bool is_letter = o->alias[0] && !o->alias[1], is_bool = o->kind == OPT_BOOL;
-	char var[64], extra[96];
+	char var[64], extra[96], metavar[OPT_METAVAR_MAX];
 	int at;
 
 	at = fprintf(out, "  %c%c%s", is_letter ? '-' : ' ', is_letter ? o->alias[0] : ' ', is_letter ? ", " : "  ");
 	at += fprintf(out, "--%s%s", is_bool ? "[no-]" : "", o->flag);
 	if (o->alias[0] && !is_letter) at += fprintf(out, ", --%s", o->alias);
-	if (!is_bool) at += fprintf(out, " %s", o->metavar);
+	if (!is_bool) at += fprintf(out, " %s", opt_metavar(o, metavar));
 	if (at + 2 > HELP_COLUMN) {
 		fputc('\n', out);
 		at = 0;
@@ -383,7 +429,7 @@ void config_document(struct strbuf *out)
 	strbuf_puts(out, "| flag | variable | default | meaning |\n| --- | --- | --- | --- |\n");
 	for (size_t i = 0; i < ARRAY_LEN(opts); i++) {
 		const struct opt *o = &opts[i];
-		char var[64];
+		char var[64], metavar[OPT_METAVAR_MAX];
 
 		opt_variable(o, var, sizeof(var));
 		strbuf_printf(out, "| `--%s%s`%s%s%s | `%s` | %s | %s", o->kind == OPT_BOOL ? "[no-]" : "", o->flag,
@@ -391,7 +437,7 @@ void config_document(struct strbuf *out)
 			      o->def[0] ? o->def : "", o->help);
 		if (o->kind == OPT_WORD) {
 			strbuf_puts(out, " (");
-			for (const char *p = o->metavar; *p; p++) {
+			for (const char *p = opt_metavar(o, metavar); *p; p++) {
 				if (*p == '|') strbuf_puts(out, ", ");
 				else strbuf_putc(out, *p);
 			}
@@ -422,6 +468,10 @@ static void opt_print(const struct config *c, const struct opt *o, struct strbuf
 		if (*(const uint32_t *)field) strbuf_printf(out, "%u", *(const uint32_t *)field);
 		else strbuf_puts(out, "auto");
 		break;
+	case OPT_LEN:
+		if (*(const uint32_t *)field == CONFIG_LEN_AUTO) strbuf_puts(out, "auto");
+		else if (*(const uint32_t *)field) strbuf_printf(out, "%u", *(const uint32_t *)field);
+		break;
 	case OPT_SIZE:
 		if (*(const uint64_t *)field) strbuf_printf(out, "%llu", (unsigned long long)*(const uint64_t *)field);
 		else strbuf_puts(out, "auto");
@@ -434,9 +484,17 @@ static void opt_print(const struct config *c, const struct opt *o, struct strbuf
 		break;
 	case OPT_WORD:
 		for (uint32_t ix = *(const uint32_t *)field; ix > 0; ix--) p += strcspn(p, "|") + 1;
-		strbuf_append(out, p, strcspn(p, "|"));
+		strbuf_append(out, p, strcspn(p, "|="));
 		break;
 	}
+}
+
+void config_print(const struct config *c, const char *name, struct strbuf *out)
+{
+	const struct opt *o = opt_find(name);
+
+	CHECK(o);
+	opt_print(c, o, out);
 }
 
 void config_pack(const struct config *c, struct strbuf *out)

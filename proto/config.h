@@ -12,11 +12,14 @@
 #define CONFIG_CTYPE_STR char *
 #define CONFIG_CTYPE_U32 uint32_t
 #define CONFIG_CTYPE_AUTO uint32_t
+#define CONFIG_CTYPE_LEN uint32_t
 #define CONFIG_CTYPE_SIZE uint64_t
 #define CONFIG_CTYPE_TIME uint64_t
 #define CONFIG_CTYPE_F64 double
 #define CONFIG_CTYPE_BOOL bool
 #define CONFIG_CTYPE_WORD uint32_t
+
+#define CONFIG_LEN_AUTO UINT32_MAX /* of a LEN: the longest that is possible */
 
 struct config {
 #define CONFIG_AS_FIELD(kind, field, flag, alias, def, min, max, metavar, group, help) CONFIG_CTYPE_##kind field;
@@ -27,7 +30,7 @@ struct config {
 /* Values of the WORD options, in the order of their metavar. */
 enum config_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA, DEVICE_NULL };
 enum config_activations { ACTIVATIONS_AUTO, ACTIVATIONS_Q8, ACTIVATIONS_F32 };
-enum config_kv_dtype { KV_DTYPE_AUTO, KV_DTYPE_F16, KV_DTYPE_F32 };
+enum config_kv_dtype { KV_DTYPE_AUTO, KV_DTYPE_BF16, KV_DTYPE_F16, KV_DTYPE_F32, KV_DTYPE_FP8, KV_DTYPE_INT8 };
 enum config_kernels { KERNELS_AUTO, KERNELS_REF, KERNELS_AVX2, KERNELS_AVX512 };
 
 /* Defaults. config_release() frees the strings. */
@@ -37,6 +40,9 @@ void config_release(struct config *c);
 /* Sets one option by its flag (without dashes) or alias. ST_NOT_FOUND: no such option; ST_INVALID: err names option, value, and what
  * is accepted. */
 int config_set(struct config *c, const char *name, const char *value, struct errbuf *err) MUST_CHECK;
+
+/* The value of an option, by its flag, as one would write it. */
+void config_print(const struct config *c, const char *name, struct strbuf *out);
 
 /* All SLUICE_... variables of the environment. An unknown SLUICE_ variable is only warned about (log), a bad value is an error. */
 int config_from_env(struct config *c, struct errbuf *err) MUST_CHECK;

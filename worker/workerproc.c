@@ -19,6 +19,18 @@ struct workerproc {
 	uint8_t packet[BOOT_PACKET_MAX];
 };
 
+static enum ggtype workerproc_kv_type(const struct config *c)
+{
+	static const enum ggtype types[] = {[KV_DTYPE_BF16] = GGTYPE_BF16,
+					    [KV_DTYPE_F16] = GGTYPE_F16,
+					    [KV_DTYPE_F32] = GGTYPE_F32,
+					    [KV_DTYPE_FP8] = GGTYPE_F8_E4M3,
+					    [KV_DTYPE_INT8] = GGTYPE_I8};
+
+	if (c->kv_cache_dtype != KV_DTYPE_AUTO) return types[c->kv_cache_dtype];
+	return c->activations == ACTIVATIONS_F32 ? GGTYPE_F32 : GGTYPE_F16;
+}
+
 static void workerproc_options(struct workerproc *w, bool null_device)
 {
 	static const enum klevel levels[] = {[KERNELS_AUTO] = KLEVEL_AVX512,
@@ -40,8 +52,7 @@ static void workerproc_options(struct workerproc *w, bool null_device)
 			    c->threads, cpuset_available());
 	o->act = f32 ? KACT_F32 : KACT_Q8;
 	o->level_max = levels[c->kernels];
-	o->kv_type = c->kv_cache_dtype == KV_DTYPE_F32 || (c->kv_cache_dtype == KV_DTYPE_AUTO && f32) ? GGTYPE_F32
-												      : GGTYPE_F16;
+	o->kv_type = workerproc_kv_type(c);
 	o->kv.n_blocks = c->num_gpu_blocks_override;
 	o->kv.bytes = c->kv_cache_memory_bytes;
 	o->kv.utilization = c->gpu_memory_utilization;

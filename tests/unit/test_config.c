@@ -15,7 +15,8 @@ static void defaults(void **state)
 	assert_int_equal(c.port, 8000);
 	assert_string_equal(c.host, "0.0.0.0");
 	assert_int_equal(c.num_frontends, 1);
-	assert_int_equal(c.max_model_len, 0); /* auto */
+	assert_int_equal(c.max_model_len, 0); /* the model's own */
+	assert_int_equal(c.kv_cache_dtype, KV_DTYPE_AUTO);
 	assert_int_equal(c.max_body_bytes, 32 << 20);
 	assert_int_equal(c.drain_timeout, 30 * NS_PER_S);
 	assert_true(c.enable_prefix_caching);
@@ -79,6 +80,91 @@ static void bad_values_say_what_is_expected(void **state)
 		assert_string_equal(err.text, cases[i].text);
 	}
 	assert_int_equal(config_set(&c, "nosuch", "1", &err), ST_NOT_FOUND);
+	config_release(&c);
+}
+
+/* Suffixes as vLLM has them: small letters are powers of 1000. */
+static void sizes_and_lengths_have_suffixes(void **state)
+{
+	static const struct {
+		const char *name, *value;
+		uint64_t expected;
+	} rows[] = {
+		{"kv-cache-memory-bytes", "2K", 2048},
+		{"kv-cache-memory-bytes", "2k", 2000},
+		{"kv-cache-memory-bytes", "2kB", 2000},
+		{"kv-cache-memory-bytes", "2KB", 2048},
+		{"kv-cache-memory-bytes", "2kib", 2048},
+		{"kv-cache-memory-bytes", "2KiB", 2048},
+		{"kv-cache-memory-bytes", "3B", 3},
+		{"kv-cache-memory-bytes", "1.5G", 3ull << 29},
+		{"kv-cache-memory-bytes", "1.5g", 1500000000},
+		{"kv-cache-memory-bytes", "0.3K", 307}, /* 307.2 */
+		{"kv-cache-memory-bytes", "1T", 1ull << 40},
+		{"kv-cache-memory-bytes", "auto", 0},
+		{"max-model-len", "32K", 32768},
+		{"max-model-len", "32k", 32000},
+		{"max-model-len", "25.6k", 25600},
+		{"max-model-len", "4M", 4194304},
+		{"max-model-len", "17", 17},
+		{"ctx-size", "auto", CONFIG_LEN_AUTO},
+		{"max-model-len", "-1", CONFIG_LEN_AUTO},
+		{"max-model-len", "", 0},
+	};
+	static const char *const bad[][2] = {
+		{"max-model-len", "4.1M"}, {"max-model-len", "0"},      {"max-model-len", "1.5"},          {"max-model-len", "16B"},
+		{"max-model-len", "-2"},   {"max-model-len", "32KK"},   {"max-model-len", "0x"},           {"kv-cache-memory-bytes", "1X"},
+		{"max-model-len", "none"}, {"max-model-len", "AUTO"},   {"kv-cache-memory-bytes", "1e30"}, {"kv-cache-memory-bytes", "2T T"},
+		{"max-model-len", "inf"},  {"max-model-len", "0.0001K"}, {"kv-cache-memory-bytes", "-1G"},  {"kv-cache-memory-bytes", "1Ki Bytes"},
+	};
+	struct errbuf err;
+	struct config c;
+
+	config_init(&c);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		bool is_len = rows[i].name[0] != 'k';
+
+		if (config_set(&c, rows[i].name, rows[i].value, &err) != ST_OK) fail_msg("--%s %s: %s", rows[i].name, rows[i].value, err.text);
+		if ((is_len ? c.max_model_len : c.kv_cache_memory_bytes) != rows[i].expected)
+			fail_msg("--%s %s: %u, %llu", rows[i].name, rows[i].value, c.max_model_len, (unsigned long long)c.kv_cache_memory_bytes);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+		if (config_set(&c, bad[i][0], bad[i][1], &err) != ST_INVALID) fail_msg("--%s %s is accepted", bad[i][0], bad[i][1]);
+	assert_int_equal(config_set(&c, "max-model-len", "5M", &err), ST_INVALID);
+	assert_string_equal(err.text, "--max-model-len 5M: expected a whole number from 1 to 4194304, or auto");
+	config_release(&c);
+}
+
+static void words_have_other_spellings(void **state)
+{
+	static const struct {
+		const char *value;
+		uint32_t expected;
+		const char *printed;
+	} rows[] = {
+		{"auto", KV_DTYPE_AUTO, "auto"},     {"bf16", KV_DTYPE_BF16, "bf16"},    {"bfloat16", KV_DTYPE_BF16, "bf16"},
+		{"f16", KV_DTYPE_F16, "f16"},        {"float16", KV_DTYPE_F16, "f16"},   {"half", KV_DTYPE_F16, "f16"},
+		{"f32", KV_DTYPE_F32, "f32"},        {"float32", KV_DTYPE_F32, "f32"},   {"fp8", KV_DTYPE_FP8, "fp8"},
+		{"fp8_e4m3", KV_DTYPE_FP8, "fp8"},   {"int8", KV_DTYPE_INT8, "int8"},
+	};
+	struct strbuf text;
+	struct errbuf err;
+	struct config c;
+
+	config_init(&c);
+	strbuf_init(&text, 64);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		assert_int_equal(config_set(&c, "kv-cache-dtype", rows[i].value, &err), ST_OK);
+		assert_int_equal(c.kv_cache_dtype, rows[i].expected);
+		strbuf_reset(&text);
+		config_print(&c, "kv-cache-dtype", &text);
+		assert_string_equal(text.data, rows[i].printed);
+	}
+	assert_int_equal(config_set(&c, "kv-cache-dtype", "fp8_e5m2", &err), ST_INVALID);
+	assert_string_equal(err.text, "--kv-cache-dtype fp8_e5m2: expected one of auto|bf16|f16|f32|fp8|int8");
+	assert_int_equal(config_set(&c, "kv-cache-dtype", "bf16=bfloat16", &err), ST_INVALID);
+	assert_int_equal(config_set(&c, "kv-cache-dtype", "", &err), ST_INVALID);
+	strbuf_release(&text);
 	config_release(&c);
 }
 
@@ -155,6 +241,9 @@ static void boot_message_keeps_every_value(void **state)
 	assert_int_equal(config_set(&a, "drain-timeout", "0.123456789", &err), ST_OK);
 	assert_int_equal(config_set(&a, "kv-cache-memory-bytes", "123456789012", &err), ST_OK);
 	assert_int_equal(config_set(&a, "device", "cpu", &err), ST_OK);
+	assert_int_equal(config_set(&a, "max-model-len", "auto", &err), ST_OK);
+	assert_int_equal(config_set(&a, "kv-cache-dtype", "half", &err), ST_OK);
+	assert_int_equal(config_set(&a, "hf-overrides", "{\"rope_theta\": 1e6, \"a\": \"=\"}", &err), ST_OK);
 	strbuf_init(&packed, 65536);
 	strbuf_init(&again, 65536);
 	config_pack(&a, &packed);
@@ -165,6 +254,9 @@ static void boot_message_keeps_every_value(void **state)
 	assert_memory_equal(packed.data, again.data, packed.len);
 	assert_string_equal(b.model, "with = and \xc3\xa9");
 	assert_int_equal(b.kv_cache_memory_bytes, 123456789012ull);
+	assert_int_equal(b.max_model_len, CONFIG_LEN_AUTO);
+	assert_int_equal(b.kv_cache_dtype, KV_DTYPE_F16);
+	assert_string_equal(b.hf_overrides, "{\"rope_theta\": 1e6, \"a\": \"=\"}");
 	assert_int_equal(config_unpack(&b, "port=1", 6, &err), ST_CORRUPT);
 	assert_int_equal(config_unpack(&b, "port\0", 5, &err), ST_CORRUPT);
 	assert_int_equal(config_unpack(&b, "nosuch=1", 9, &err), ST_NOT_FOUND);
@@ -206,6 +298,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(defaults),     cmocka_unit_test(good_values),
+		cmocka_unit_test(sizes_and_lengths_have_suffixes),
+		cmocka_unit_test(words_have_other_spellings),
 		cmocka_unit_test(bad_values_say_what_is_expected),
 		cmocka_unit_test(command_line), cmocka_unit_test(environment),
 		cmocka_unit_test(boot_message_keeps_every_value),
