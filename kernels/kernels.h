@@ -190,7 +190,7 @@ struct kexpert_out {
 
 /* Causal depthwise convolution over each sequence, then silu: out[t][c] = silu(sum over j < width of w[c][j] * x[t - width + 1 + j][c]).
  * What lies before position 0 is 0; what lies before the batch's first token of a sequence is in its state, (width - 1, channels) f32,
- * which is brought up to date. States begin anew at position 0, whatever they hold. */
+ * which is brought up to date. States begin anew at position 0, whatever they hold. out may be x. */
 struct kconv {
 	float *out;
 	uint32_t ld_out;

@@ -107,6 +107,23 @@ struct rig_level {
 
 static const struct rig_level rig_ref UNUSED = {&cpu_level_ref, KLEVEL_REF, "ref"};
 
+/* The levels of this processor; returns their number. */
+static inline uint32_t rig_levels(struct rig_level out[KLEVEL_COUNT])
+{
+	static const struct rig_level all[KLEVEL_COUNT] = {
+		{&cpu_level_ref, KLEVEL_REF, "ref"},
+		{&cpu_level_avx2, KLEVEL_AVX2, "avx2"},
+		{&cpu_level_avx512, KLEVEL_AVX512, "avx512"},
+	};
+	uint32_t n = 0;
+
+	while (n < KLEVEL_COUNT && all[n].level <= klevel_of_cpu()) {
+		out[n] = all[n];
+		n++;
+	}
+	return n;
+}
+
 static inline struct kdev *rig_open(const struct rig_level *level, enum kact act, uint32_t n_threads, size_t scratch)
 {
 	struct kdev_opts opts = {

@@ -8,13 +8,7 @@ static uint32_t n_levels;
 
 static void levels_find(void)
 {
-	static const struct rig_level all[] = {
-		{&cpu_level_ref, KLEVEL_REF, "ref"},
-		{&cpu_level_avx2, KLEVEL_AVX2, "avx2"},
-	};
-
-	for (uint32_t i = 0; i < ARRAY_LEN(all); i++)
-		if (all[i].level <= klevel_of_cpu()) levels[n_levels++] = all[i];
+	n_levels = rig_levels(levels);
 	print_message("this processor: %s\n", klevel_name(klevel_of_cpu()));
 }
 
