@@ -54,6 +54,7 @@ static int bringup_on_hello(struct bringup *b, struct errbuf *err)
 		b->model_len_max = r.model_len_max;
 		b->vocab = r.vocab;
 		b->dim = r.dim;
+		b->kv = (struct core_kv){r.n_full, r.n_windowed, r.window, r.recurrent};
 	}
 	bringup_move(b, ready ? BRINGUP_RESET : BRINGUP_LOAD);
 	return ST_OK;
@@ -71,6 +72,7 @@ static int bringup_on_load(struct bringup *b, struct errbuf *err)
 		b->model_len_max = min_u32(b->model_len_max, r.model_len_max);
 		b->vocab = r.vocab;
 		b->dim = r.dim;
+		b->kv = (struct core_kv){r.n_full, r.n_windowed, r.window, r.recurrent};
 	}
 	bringup_move(b, BRINGUP_PROFILE);
 	return ST_OK;

@@ -9,6 +9,7 @@
 #define SLUICE_BRINGUP_H
 
 #include "executor/collective.h"
+#include "executor/core.h"
 
 enum bringup_state {
 	BRINGUP_WAIT_WORKERS, /* some rank has no process */
@@ -30,6 +31,7 @@ struct bringup {
 	bool call_due;  /* the state's call has not been made yet */
 	uint64_t n_blocks;
 	uint32_t model_len_max, vocab, dim;
+	struct core_kv kv; /* what the workers need to say about a sequence's blocks */
 };
 
 void bringup_init(struct bringup *b, uint64_t epoch, uint32_t n_ranks);

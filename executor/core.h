@@ -86,11 +86,19 @@ void core_on_submit(struct core *c, const struct msg_submit *m, uint64_t now);
 void core_on_cancel(struct core *c, const struct msg_cancel *m, uint64_t now);
 /* The supervisor reaped this incarnation: its requests are cancelled. Older incarnations are gone too, and none comes back. */
 void core_on_frontend_gone(struct core *c, uint32_t frontend, uint32_t incarnation, uint64_t now);
+/* What a sequence keeps at the workers: a block of each KV group for 16 tokens (all blocks are alike and come from one pool; a group with
+ * a window needs the blocks within its window only), and perhaps a recurrent state, which no prefix cache holds. */
+struct core_kv {
+	uint32_t n_full, n_windowed; /* groups, full ones first; at most LIMIT_KV_GROUPS together. None: one that is full */
+	uint32_t window;             /* tokens that a windowed layer sees, the newest included */
+	bool recurrent;
+};
 /* What the workers are, once all ranks have loaded and sized. */
 struct core_workers {
 	uint32_t n_blocks, model_len_max;
 	uint32_t vocab; /* token ids are below it */
 	uint32_t dim;   /* elements of a pooled hidden state */
+	struct core_kv kv;
 };
 /* All ranks have loaded and sized. Also after a loss, perhaps with other sizes: the pool is rebuilt empty, and requests that do not
  * fit any more are ended (LENGTH) or refused. Without a loss reported before, it counts as one. */

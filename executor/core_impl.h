@@ -89,6 +89,7 @@ static inline struct view vec64_view(const struct vec64 *a)
 	C(added_n_prompt_logprobs)                                                                                              \
 	C(added_n_prompt_known)                                                                                                 \
 	C(added_n_grammar)                                                                                                      \
+	C(grown_group)                                                                                                          \
 	C(grown)                                                                                                                \
 	C(grown_n)                                                                                                              \
 	C(grown_blocks)                                                                                                         \
@@ -204,6 +205,10 @@ struct core {
 	uint32_t model_len_max, vocab, dim;
 	uint32_t len_max; /* tokens of a request at most: of the model and of the pool; UINT32_MAX before the first ready */
 	struct kvpool pool;
+	struct core_kv kv;
+	uint32_t n_kv_groups, window_blocks; /* window_blocks: of a windowed group, that a sequence holds at most */
+	uint32_t n_reserved;              /* blocks that begun prompts will still take; nobody else gets them */
+	uint32_t n_shared;                /* references to windowed blocks beyond the first of each */
 	struct seqs seqs;
 	uint64_t arrivals;
 
@@ -243,6 +248,15 @@ void core_refuse(struct core *c, struct seq *s, enum refusal reason, const char 
 struct step_rec *core_oldest_step(const struct core *c);
 /* The request of a row, or NULL when it has left the slot. */
 struct seq *core_row_seq(const struct core *c, const struct step_row *row);
+
+/* Blocks that may be given to somebody who has none reserved. */
+uint32_t core_available(const struct core *c);
+/* Blocks of a group before this one lie behind its window when `pos` is the next token to be computed. */
+uint32_t core_first_block(const struct core *c, uint32_t group, uint32_t pos);
+/* One more owner of a published block. */
+void core_ref(struct core *c, uint32_t group, uint32_t block);
+/* Reserves what the rest of s's prompt will take; to be called when its tables have changed. */
+void core_reserve(struct core *c, struct seq *s);
 
 /* admit.c */
 void admit_submit(struct core *c, const struct msg_submit *m);

@@ -262,12 +262,15 @@ static void edge_bringup(struct edge *e, uint64_t now)
 			      &(struct core_workers){.n_blocks = (uint32_t)e->bringup.n_blocks,
 						     .model_len_max = e->bringup.model_len_max,
 						     .vocab = e->bringup.vocab,
-						     .dim = e->bringup.dim},
+						     .dim = e->bringup.dim,
+						     .kv = e->bringup.kv},
 			      now);
 	atomic_store(&page->model_len_max, e->bringup.model_len_max);
 	atomic_store(&page->n_blocks, e->bringup.n_blocks);
 	page_state(e->slot, PAGE_SERVING);
 	boot_send_ready();
+	if (e->bringup.kv.recurrent && e->boot->config.enable_prefix_caching)
+		log_info("prefix caching is off: the model has linear-attention layers, whose state is not in KV blocks");
 	log_info("epoch %llu: workers are ready with %llu KV blocks", (unsigned long long)e->boot->epoch,
 		 (unsigned long long)e->bringup.n_blocks);
 }

@@ -22,7 +22,7 @@
 #define KVPOOL_NONE UINT32_MAX
 
 struct kvpool_chain {
-	uint64_t lo, hi; /* root: hash of the salt, hi odd; block: serial, 0 */
+	uint64_t lo, hi; /* root: hash of the salt, hi odd; block: serial, 0; hi grows by 2 for each KV group (kvpool_of_group) */
 };
 
 struct kvpool_block {
@@ -62,6 +62,12 @@ struct kvpool_chain kvpool_root(const void *salt, size_t len);
 
 /* The block that holds tokens[16] after parent, or KVPOOL_NONE. Takes no reference. */
 uint32_t kvpool_find(const struct kvpool *p, struct kvpool_chain parent, const uint32_t *tokens);
+
+/* The same content as another KV group has it: parent with the group in its name. Group 0 is the parent itself. */
+static inline struct kvpool_chain kvpool_of_group(struct kvpool_chain parent, uint32_t group)
+{
+	return (struct kvpool_chain){parent.lo, parent.hi + 2 * (uint64_t)group};
+}
 
 /* The chain that ends with a published block. */
 struct kvpool_chain kvpool_chain(const struct kvpool *p, uint32_t block);

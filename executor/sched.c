@@ -4,7 +4,7 @@
  *   1. running requests with one token to compute (decode), each of which then samples;
  *   2. running requests with more (the rest of a prompt), in chunks;
  *   3. waiting requests, when a slot is free and the pool has room for all their known tokens at once: their blocks are
- *      taken at once, so a prompt that has begun never waits for blocks.
+ *      taken at once (of layers with a window: as many as they will ever hold), so a prompt that has begun never waits for blocks.
  * Within each: lower priority number, then arrival. The first waiting request that does not fit ends the step's admissions: nobody
  * overtakes it, so it starves only under higher priorities.
  *
@@ -118,17 +118,54 @@ static void sched_run(struct core *c, struct step_rec *rec, struct seq *s, uint3
 	rec->n_prompt_tokens += row.n_prompt;
 }
 
-static void sched_add_block(struct core *c, struct seq *s, uint32_t block)
+/* Writes down that a table has grown, from its block `from` on. */
+static void sched_grown(struct core *c, const struct seq *s, uint32_t group, uint32_t from)
 {
-	mem_reserve(s->blocks, s->blocks_cap, (size_t)s->n_blocks + 1);
-	s->blocks[s->n_blocks++] = block;
-	vec32_push(&c->cols.grown_blocks, block);
+	const struct seq_table *t = &s->tables[group];
+
+	if (from == t->n) return;
+	vec32_push(&c->cols.grown, s->slot);
+	vec32_push(&c->cols.grown_group, group);
+	vec32_push(&c->cols.grown_n, t->n - from);
+	for (uint32_t i = from; i < t->n; i++) vec32_push(&c->cols.grown_blocks, i < t->first ? 0 : t->v[i]);
 }
 
-static void sched_grown(struct core *c, const struct seq *s, uint32_t n)
+/* Appends new blocks to a table until it has n; there is room. */
+static void sched_fill(struct core *c, struct seq *s, uint32_t group, uint32_t n)
 {
-	vec32_push(&c->cols.grown, s->slot);
-	vec32_push(&c->cols.grown_n, n);
+	struct seq_table *t = &s->tables[group];
+
+	mem_reserve(t->v, t->cap, n);
+	for (; t->n < n; t->n++) CHECK(kvpool_alloc(&c->pool, &t->v[t->n]) == ST_OK);
+}
+
+/* Blocks that the tables of s lack for its next n tokens. */
+static uint32_t sched_n_lacking(const struct core *c, const struct seq *s, uint32_t n)
+{
+	uint32_t n_blocks = (uint32_t)div_up(s->n_sched + n, KVPOOL_BLOCK), lacking = 0;
+
+	for (uint32_t g = 0; g < c->n_kv_groups; g++)
+		if (s->tables[g].n < n_blocks) lacking += n_blocks - s->tables[g].n;
+	return lacking;
+}
+
+/* Blocks for the next n tokens. False when s itself was preempted; a prompt that has begun never is, here. */
+static bool sched_grow(struct core *c, struct seq *s, uint32_t n)
+{
+	uint32_t n_blocks = (uint32_t)div_up(s->n_sched + n, KVPOOL_BLOCK), lacking = sched_n_lacking(c, s, n);
+
+	if (!lacking) return true;
+	while (lacking > s->n_reserved && lacking - s->n_reserved > core_available(c))
+		if (!sched_preempt_for(c, s)) return false;
+	for (uint32_t g = 0; g < c->n_kv_groups; g++) {
+		uint32_t from = s->tables[g].n;
+
+		if (from >= n_blocks) continue;
+		sched_fill(c, s, g, n_blocks);
+		sched_grown(c, s, g, from);
+	}
+	core_reserve(c, s);
+	return true;
 }
 
 /* Tokens that s can compute in the next step, 0 when it waits for results: all that it may draw is under way. */
@@ -140,16 +177,8 @@ static uint32_t sched_n_ready(const struct core *c, const struct seq *s)
 
 static void sched_pick_decode(struct core *c, struct step_rec *rec, struct seq *s)
 {
-	uint32_t block;
-
 	if (!sched_fit_result(c, rec, s, 1)) return;
-	if (s->n_sched == s->n_blocks * KVPOOL_BLOCK) {
-		while (kvpool_alloc(&c->pool, &block) != ST_OK)
-			if (!sched_preempt_for(c, s)) return;
-		sched_add_block(c, s, block);
-		sched_grown(c, s, 1);
-	}
-	sched_run(c, rec, s, 1);
+	if (sched_grow(c, s, 1)) sched_run(c, rec, s, 1);
 }
 
 /* A column of 4-byte elements, appended. */
@@ -159,10 +188,10 @@ static void sched_append(struct vec32 *to, struct view column)
 }
 
 /* Bytes of s in the added_ columns of a step. */
-static size_t sched_added_bytes(const struct seq *s)
+static size_t sched_added_bytes(const struct core *c, const struct seq *s)
 {
 	const struct msg_submit *m = s->ask;
-	size_t n_u32 = (size_t)s->n_tokens + div_up(s->n_tokens, KVPOOL_BLOCK) + m->stop_ids.n + 2 * (size_t)m->bias_ids.n +
+	size_t n_u32 = (size_t)s->n_tokens + c->n_kv_groups * div_up(s->n_tokens, KVPOOL_BLOCK) + m->stop_ids.n + 2 * (size_t)m->bias_ids.n +
 		       m->allowed_ids.n;
 
 	return SCHED_ADDED_ROW_BYTES + n_u32 * sizeof(uint32_t) + m->grammar.n;
@@ -174,7 +203,7 @@ static void sched_added(struct core *c, const struct seq *s)
 	struct sched_cols *o = &c->cols;
 	const struct msg_submit *m = s->ask;
 
-	o->added_bytes += sched_added_bytes(s);
+	o->added_bytes += sched_added_bytes(c, s);
 	vec32_push(&o->added, s->slot);
 	vec32_push(&o->added_n_tokens, s->n_tokens);
 	vec32_append(&o->added_tokens, s->tokens, s->n_tokens);
@@ -215,22 +244,73 @@ static uint32_t sched_n_cacheable(const struct seq *s)
 	return seq_n_prompt_known(s) < s->n_prompt ? min_u32(n, seq_n_prompt_known(s) - 1) : n;
 }
 
-/* Finds s's beginning in the prefix cache; at least one token is left to compute. Fills s->blocks without references.
- * Returns how many of the found blocks nobody uses: taking them makes less available. */
-static uint32_t sched_find_prefix(struct core *c, struct seq *s)
+/* The beginning of s as the prefix cache has it: fills the tables with what is found of each block, without references, as far as group
+ * 0 goes on. Returns with how many blocks s can begin: all groups have what its next token sees. */
+static uint32_t sched_look_up(struct core *c, struct seq *s)
 {
-	uint32_t n_max = sched_n_cacheable(s) / KVPOOL_BLOCK, n_unused = 0, block;
+	uint32_t n_max = sched_n_cacheable(s) / KVPOOL_BLOCK, best = 0, since[LIMIT_KV_GROUPS] = {0};
 
 	s->chain = s->root;
-	for (s->n_published = 0; s->n_published < n_max; s->n_published++) {
-		block = kvpool_find(&c->pool, s->chain, s->tokens + (size_t)s->n_published * KVPOOL_BLOCK);
-		if (block == KVPOOL_NONE) break;
-		mem_reserve(s->blocks, s->blocks_cap, (size_t)s->n_published + 1);
-		s->blocks[s->n_published] = block;
-		s->chain = kvpool_chain(&c->pool, block);
-		n_unused += !kvpool_is_used(&c->pool, block);
+	for (uint32_t i = 0; i < n_max; i++) {
+		const uint32_t *tokens = s->tokens + (size_t)i * KVPOOL_BLOCK;
+		bool all = true;
+
+		for (uint32_t g = 0; g < c->n_kv_groups; g++) {
+			struct seq_table *t = &s->tables[g];
+
+			mem_reserve(t->v, t->cap, (size_t)i + 1);
+			t->v[i] = kvpool_find(&c->pool, kvpool_of_group(s->chain, g), tokens);
+			if (t->v[i] == KVPOOL_NONE) since[g] = i + 1; /* found without a hole from here on */
+			all = all && since[g] <= core_first_block(c, g, (i + 1) * KVPOOL_BLOCK);
+		}
+		if (s->tables[0].v[i] == KVPOOL_NONE) break;
+		if (all) best = i + 1;
+		s->chain = kvpool_chain(&c->pool, s->tables[0].v[i]);
 	}
-	return n_unused;
+	s->chain = best ? kvpool_chain(&c->pool, s->tables[0].v[best - 1]) : s->root;
+	return best;
+}
+
+/* Makes what was looked up the beginning of the tables, without references. Returns how much less is available when s takes it. */
+static uint32_t sched_find_prefix(struct core *c, struct seq *s)
+{
+	uint32_t cost = 0;
+
+	s->n_published = sched_look_up(c, s);
+	for (uint32_t g = 0; g < c->n_kv_groups; g++) {
+		struct seq_table *t = &s->tables[g];
+
+		t->n = s->n_published;
+		t->first = core_first_block(c, g, s->n_published * KVPOOL_BLOCK);
+		for (uint32_t i = 0; i < t->n; i++) {
+			if (i < t->first) t->v[i] = KVPOOL_NONE;
+			else cost += g >= c->kv.n_full || !kvpool_is_used(&c->pool, t->v[i]);
+		}
+	}
+	return cost;
+}
+
+static void sched_forget_prefix(struct core *c, struct seq *s)
+{
+	for (uint32_t g = 0; g < c->n_kv_groups; g++) s->tables[g].n = s->tables[g].first = 0;
+	s->n_published = 0;
+}
+
+/* Blocks that the table of a group gets when s starts. */
+static uint32_t sched_n_at_start(const struct core *c, const struct seq *s, uint32_t group)
+{
+	uint32_t n_all = (uint32_t)div_up(s->n_tokens, KVPOOL_BLOCK);
+
+	return group < c->kv.n_full ? n_all : (uint32_t)min_u64(n_all, (uint64_t)s->tables[group].first + c->window_blocks);
+}
+
+/* How much less is available when s starts with the prefix that it has. */
+static uint32_t sched_start_cost(struct core *c, struct seq *s)
+{
+	uint32_t cost = sched_find_prefix(c, s);
+
+	for (uint32_t g = 0; g < c->n_kv_groups; g++) cost += sched_n_at_start(c, s, g) - s->n_published;
+	return cost;
 }
 
 static void sched_count_first_run(struct core *c, struct seq *s)
@@ -243,32 +323,28 @@ static void sched_count_first_run(struct core *c, struct seq *s)
 	c->stats.prompt_tokens += s->n_prompt;
 }
 
-/* Gives a waiting request a slot and blocks for all its known tokens. False: no room. */
+/* Gives a waiting request a slot and blocks for all its known tokens, or for as many as its windows will ever need. False: no room. */
 static bool sched_start(struct core *c, struct seq *s)
 {
-	uint32_t n_all = (uint32_t)div_up(s->n_tokens, KVPOOL_BLOCK), i, block = KVPOOL_NONE;
-
-	while (sched_find_prefix(c, s) + n_all - s->n_published > kvpool_available(&c->pool)) {
-		s->n_published = 0;
+	while (sched_start_cost(c, s) > core_available(c)) {
+		sched_forget_prefix(c, s);
 		if (!sched_preempt_idle(c)) return false;
 	}
 	seq_move(&c->seqs, s, SEQ_RUNNING);
 	s->slot = c->slots_free[--c->n_slots_free];
 	c->slots[s->slot] = (struct slot){s, ++c->stays};
-	/* What was found first, so that making room for the rest does not evict it. */
-	for (i = 0; i < s->n_published; i++) {
-		block = s->blocks[i];
-		kvpool_ref(&c->pool, block);
-		sched_add_block(c, s, block);
-	}
-	for (; i < n_all; i++) {
-		CHECK(kvpool_alloc(&c->pool, &block) == ST_OK);
-		sched_add_block(c, s, block);
-	}
+	s->n_all = (uint32_t)div_up(s->n_tokens, KVPOOL_BLOCK);
 	s->n_sched = s->n_published * KVPOOL_BLOCK;
 	s->prompt_from = seq_n_prompt_known(s);
 	sched_added(c, s);
-	sched_grown(c, s, n_all);
+	/* What was found first, so that making room for the rest does not evict it. */
+	for (uint32_t g = 0; g < c->n_kv_groups; g++)
+		for (uint32_t i = s->tables[g].first; i < s->tables[g].n; i++) core_ref(c, g, s->tables[g].v[i]);
+	for (uint32_t g = 0; g < c->n_kv_groups; g++) {
+		sched_fill(c, s, g, sched_n_at_start(c, s, g));
+		sched_grown(c, s, g, 0);
+	}
+	core_reserve(c, s);
 	sched_count_first_run(c, s);
 	return true;
 }
@@ -348,6 +424,8 @@ static void sched_pick_running(struct core *c, struct step_rec *rec, uint32_t *b
 		if (s->state != SEQ_RUNNING || !sched_may_run(c, s) || s->step_mark == rec->number) continue;
 		n = sched_chunk(c, rec, s, sched_n_ready(c, s), *budget);
 		if (!n) continue;
+		/* Nobody may be preempted here: others are in this step. A prompt's blocks are its own, or reserved. */
+		CHECK(sched_n_lacking(c, s, n) <= s->n_reserved && sched_grow(c, s, n));
 		sched_run(c, rec, s, n);
 		*budget -= n;
 	}
@@ -359,7 +437,7 @@ static void sched_pick_waiting(struct core *c, struct step_rec *rec, uint32_t bu
 	uint32_t n;
 
 	while (budget > 0 && (s = sched_next(c))) {
-		if (c->cols.added.n > 0 && c->cols.added_bytes + sched_added_bytes(s) > SCHED_ADDED_BYTES_MAX) break;
+		if (c->cols.added.n > 0 && c->cols.added_bytes + sched_added_bytes(c, s) > SCHED_ADDED_BYTES_MAX) break;
 		/* Whoever starts runs in the same step: the result must have room for a token of it. */
 		if (s->prompt_logprobs && rec->n_prompt_tokens == LIMIT_PROMPT_ROWS) break;
 		if (seq_is_pooling(s) && !sched_may_pool(c, rec)) break;

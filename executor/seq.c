@@ -106,7 +106,7 @@ static void seq_free_memory(struct seq *s)
 	free(s->pooled);
 	free(s->tokens);
 	free(s->asked);
-	free(s->blocks);
+	for (uint32_t g = 0; g < LIMIT_KV_GROUPS; g++) free(s->tables[g].v);
 	free(s);
 }
 
@@ -180,7 +180,7 @@ struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lan
 
 void seq_free(struct seqs *t, struct seq *s)
 {
-	CHECK(!list_is_linked(&s->lane_link) && !list_is_linked(&s->dirty_link) && s->n_blocks == 0);
+	CHECK(!list_is_linked(&s->lane_link) && !list_is_linked(&s->dirty_link) && s->tables[0].n == 0);
 	seq_unlink(t, s);
 	map_remove(&t->by_id, s->client_id);
 	seq_free_memory(s);
@@ -272,19 +272,25 @@ enum finish seq_finish(const struct seq *s, uint32_t len_max)
 	return n > 0 && n >= seq_n_output_limit(s, len_max) ? FINISH_LENGTH : FINISH_NONE;
 }
 
+static void seq_check_table(const struct seq *s, const struct seq_table *t)
+{
+	CHECK(t->first <= t->n && t->n <= t->cap && (t->n == 0 || (uint64_t)t->n * KVPOOL_BLOCK >= s->n_sched));
+	for (uint32_t i = 0; i < t->n; i++) CHECK((t->v[i] == KVPOOL_NONE) == (i < t->first));
+}
+
 static void seq_check(const struct seqs *t, const struct seq *s, enum seq_state state)
 {
 	CHECK(s->state == state && seqs_find(t, s->client_id) == s);
 	CHECK(s->n_prompt > 0 && s->n_prompt <= s->n_tokens && s->n_tokens <= s->tokens_cap);
 	CHECK(s->n_sent <= seq_n_output(s) && (s->finish != FINISH_NONE) == (state == SEQ_DONE));
-	CHECK(s->n_sched <= s->n_tokens + s->n_pending && s->n_published <= s->n_blocks);
-	CHECK((uint64_t)s->n_blocks * KVPOOL_BLOCK >= s->n_sched);
+	CHECK(s->n_sched <= s->n_tokens + s->n_pending && s->n_published <= s->tables[0].n);
+	for (uint32_t g = 0; g < LIMIT_KV_GROUPS; g++) seq_check_table(s, &s->tables[g]);
 	if (s->logprobs) CHECK(s->logprobs->base + s->logprobs->n == seq_n_output(s));
 	if (s->prompt_logprobs) CHECK(seq_n_prompt_known(s) <= s->n_prompt && s->n_prompt_sent <= seq_n_prompt_known(s));
 	CHECK(!s->pooled || (seq_is_pooling(s) && state == SEQ_DONE));
 	if (state == SEQ_WAITING) CHECK(s->heap_ix < s->heap->n && s->heap->v[s->heap_ix] == s);
 	if (state == SEQ_WAITING && s->heap_ix) CHECK(!seq_before(s, s->heap->v[(s->heap_ix - 1) / 2]));
-	if (state != SEQ_RUNNING) CHECK(s->n_blocks == 0 && s->n_sched == 0 && s->n_pending == 0);
+	if (state != SEQ_RUNNING) CHECK(s->tables[0].n == 0 && s->n_sched == 0 && s->n_pending == 0 && s->n_reserved == 0);
 }
 
 void seqs_check(const struct seqs *t)

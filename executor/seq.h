@@ -24,6 +24,12 @@ enum seq_state { SEQ_WAITING, SEQ_SUSPECT, SEQ_RUNNING, SEQ_DONE, SEQ_STATES };
 struct lane;
 struct seq;
 
+/* The blocks of one KV group, by position / KVPOOL_BLOCK. */
+struct seq_table {
+	uint32_t *v; /* KVPOOL_NONE before `first`: behind the window, given back */
+	uint32_t n, first, cap;
+};
+
 /* Binary heap of waiting requests; each knows its place. */
 struct seqheap {
 	struct seq **v;
@@ -67,10 +73,11 @@ struct seq {
 	uint32_t slot; /* while RUNNING */
 	uint32_t n_sched, n_pending;
 	uint64_t step_mark; /* number of the last step that runs it */
-	uint32_t *blocks;   /* while RUNNING */
-	uint32_t n_blocks, blocks_cap;
+	struct seq_table tables[LIMIT_KV_GROUPS]; /* while RUNNING */
+	uint32_t n_all;      /* blocks that each table needs for the tokens that were known when it started to run */
+	uint32_t n_reserved; /* blocks that the rest of the prompt will take: core.n_reserved has them too */
 	uint32_t prompt_from; /* while RUNNING: the first prompt position whose log-probabilities the workers give */
-	uint32_t n_published; /* blocks whose content is known to the prefix cache */
+	uint32_t n_published; /* blocks of each table whose content is known to the prefix cache */
 	struct kvpool_chain chain; /* that ends with them */
 	bool was_run;         /* counted in the statistics of prompts */
 	uint32_t n_cached;    /* prompt tokens from the prefix cache, of the first run */

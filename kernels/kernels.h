@@ -75,12 +75,10 @@ struct kbatch {
 	const uint32_t *token_ids;    /* (n_tokens) */
 	const uint32_t *positions;    /* (n_tokens) absolute position in its sequence */
 	const uint32_t *seq_ix;       /* (n_tokens) row of block_tables */
+	/* Of KV group 0; the others' follow: group g's begin g * n_tokens, and g * n_seqs * blocks_max, further. */
 	const uint32_t *slots;        /* (n_tokens) where its K and V go: block * KBLOCK_LEN + offset */
-	const uint32_t *block_tables; /* (n_seqs, blocks_max) block numbers by position / KBLOCK_LEN */
+	const uint32_t *block_tables; /* (n_seqs, blocks_max) block numbers by position / KBLOCK_LEN; before a group's windows, anything */
 	uint32_t blocks_max;
-	/* The same of layers with a window, when these have blocks of their own; NULL: they share the ones above. Blocks that lie before
-	 * every window may be anything. */
-	const uint32_t *window_slots, *window_tables;
 	/* Tokens of one sequence lie together and in order of their positions, without a gap. */
 	const uint32_t *seq_starts; /* (n_seqs + 1) token rows: sequence s has [seq_starts[s], seq_starts[s + 1]) */
 	const uint32_t *states;     /* (n_seqs) which state of recurrent layers is the sequence's own */

@@ -33,14 +33,20 @@ enum rpc_worker_state {
 	  F(u64, n_blocks, 0, "0 before kv_init")                                                         \
 	  F(u32, vocab, 0, "as in load_reply; 0 before load")                                             \
 	  F(u32, dim, LIMIT_POOLED, "likewise")                                                           \
-	  F(u32, recurrent, 1, "likewise"))                                                               \
+	  F(u32, n_full, LIMIT_KV_GROUPS, "likewise, and the next three")                                 \
+	  F(u32, n_windowed, LIMIT_KV_GROUPS, "")                                                         \
+	  F(u32, window, 0, "")                                                                           \
+	  F(u32, recurrent, 1, ""))                                                        \
 	B(load_reply, F(u64, weight_bytes, 0, "on the device")                                            \
 	  F(u64, activation_bytes, 0, "on the device, for the largest step")                              \
 	  F(u32, model_len_max, LIMIT_TOKENS, "")                                                         \
 	  F(u32, vocab, 0, "token ids are below it")                                                      \
 	  F(u64, load_ns, 0, "how long it took")                                                          \
 	  F(u32, dim, LIMIT_POOLED, "elements of a hidden state")                                         \
-	  F(u32, recurrent, 1, "1: sequences have states, so a run begins at 0 or where the last one ended"))     \
+	  F(u32, n_full, LIMIT_KV_GROUPS, "block tables of a sequence: of layers that see everything")    \
+	  F(u32, n_windowed, LIMIT_KV_GROUPS, "and of those with a window")                               \
+	  F(u32, window, 0, "of the latter, tokens")                                                      \
+	  F(u32, recurrent, 1, "1: there is state beside the blocks, so no prefix can be reused"))                                     \
 	B(profile_reply, F(u64, n_blocks, 0, "KV blocks that this rank can have")                         \
 	  F(u64, block_bytes, 0, "of one block over all layers")                                          \
 	  F(u64, memory_available, 0, "bytes, measured before the weights were loaded"))                  \

@@ -106,6 +106,43 @@ static void sim_set_up_core(struct sim *s, struct core_config *c)
 	c->sync_interval_ns = 100 * NS_PER_MS;
 }
 
+/* Blocks that a sequence of len tokens holds at most, as core.h says it. */
+static uint32_t sim_seq_blocks(const struct sim_setup *t, uint32_t len)
+{
+	uint32_t all = (uint32_t)div_up(len, SIM_BLOCK);
+	uint32_t ahead = t->core.steps_in_flight_max * t->core.batched_tokens_max, windowed;
+
+	if (t->kv.n_windowed == 0) return all * max_u32(1, t->kv.n_full);
+	windowed = min_u32(all, (t->kv.window - 1 + ahead) / SIM_BLOCK + 2);
+	return all * t->kv.n_full + windowed * t->kv.n_windowed;
+}
+
+uint32_t sim_len_max(const struct sim *s, uint32_t n_blocks)
+{
+	uint32_t len = s->setup.model_len_max;
+
+	while (sim_seq_blocks(&s->setup, len) > n_blocks) len--;
+	return len;
+}
+
+/* Little memory makes preemption; sometimes not even one of the longest fits. */
+static void sim_set_up_kv(struct sim *s, struct sim_setup *t)
+{
+	uint32_t n_groups;
+
+	if (sim_chance(s, 40)) {
+		t->kv.n_full = (uint32_t)sim_range(s, 0, 2);
+		t->kv.n_windowed = (uint32_t)sim_range(s, 1, 3);
+		t->kv.window = (uint32_t)sim_range(s, 1, 100);
+	}
+	t->kv.recurrent = sim_chance(s, 10);
+	n_groups = max_u32(1, t->kv.n_full + t->kv.n_windowed);
+	t->n_blocks_min = sim_seq_blocks(t, t->model_len_max) + (uint32_t)sim_rand(s, 30 * n_groups);
+	t->n_blocks = t->n_blocks_min;
+	if (sim_chance(s, 30)) t->n_blocks += (uint32_t)sim_rand(s, 10);
+	if (sim_chance(s, 10)) t->n_blocks = t->n_blocks_min = (uint32_t)sim_range(s, 4, 7) * n_groups;
+}
+
 static void sim_set_up(struct sim *s)
 {
 	struct sim_setup *t = &s->setup;
@@ -115,12 +152,8 @@ static void sim_set_up(struct sim *s)
 	t->n_requests = (uint32_t)(sim_chance(s, 10) ? sim_range(s, 80, 200) : sim_range(s, 10, 60));
 	t->n_faults = sim_chance(s, 25) ? 0 : (uint32_t)sim_range(s, 1, 9);
 	t->model_len_max = (uint32_t)sim_range(s, 100, 250);
-	t->n_blocks_min = (uint32_t)div_up(t->model_len_max, SIM_BLOCK);
-	/* Little memory makes preemption; sometimes not even one of the longest fits. */
-	t->n_blocks = t->n_blocks_min = t->n_blocks_min + (uint32_t)sim_rand(s, 30);
-	if (sim_chance(s, 30)) t->n_blocks += (uint32_t)sim_rand(s, 10);
-	if (sim_chance(s, 10)) t->n_blocks = t->n_blocks_min = (uint32_t)sim_range(s, 4, 7);
 	sim_set_up_core(s, &t->core);
+	sim_set_up_kv(s, t);
 	t->lives = (struct lives_config){
 		.silence_ns = 500 * NS_PER_MS, .hello_ns = 50 * NS_PER_MS, .requests_max = t->n_requests};
 	t->restart = (struct restart_config){50 * NS_PER_MS, 400 * NS_PER_MS, 1000 * NS_PER_MS, 5};

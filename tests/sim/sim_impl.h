@@ -20,6 +20,7 @@
 struct sim_setup {
 	uint32_t n_frontends, n_ranks, n_requests, n_faults;
 	uint32_t n_blocks, n_blocks_min, model_len_max;
+	struct core_kv kv;
 	struct core_config core;
 	struct lives_config lives;
 	struct restart_config restart;
@@ -162,10 +163,13 @@ struct sim_slot {
 	uint32_t n_tokens, n_computed;
 	uint32_t prompt_from; /* prompt position whose log-probability comes next; n_prompt when none are wanted */
 	bool fresh;           /* no run yet */
-	uint32_t *table;
-	size_t table_cap;
-	uint32_t n_table;
+	struct sim_table {
+		uint32_t *v; /* SIM_NO_BLOCK: behind the window */
+		size_t cap;
+		uint32_t n;
+	} tables[LIMIT_KV_GROUPS];
 };
+#define SIM_NO_BLOCK UINT32_MAX
 
 struct sim_kv {
 	uint64_t hash[SIM_BLOCK]; /* of the tokens up to the position; 0: nothing */
@@ -234,6 +238,7 @@ struct sim {
 };
 
 /* sim.c: time, chance, the trace, failing */
+uint32_t sim_len_max(const struct sim *s, uint32_t n_blocks); /* tokens of a request that a pool of so many blocks takes */
 uint64_t sim_rand(struct sim *s, uint64_t n);                /* [0, n) */
 uint64_t sim_range(struct sim *s, uint64_t lo, uint64_t hi); /* [lo, hi] */
 bool sim_chance(struct sim *s, uint32_t percent);

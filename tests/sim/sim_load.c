@@ -74,7 +74,7 @@ static bool load_is_invalid(const struct sim_request *q)
 /* What an undisturbed run gives. */
 static void load_expect(struct sim *s, struct sim_request *q)
 {
-	uint32_t len_max = min_u32(s->setup.model_len_max, s->setup.n_blocks_min * SIM_BLOCK);
+	uint32_t len_max = sim_len_max(s, s->setup.n_blocks_min);
 	uint64_t hash = SIM_HASH_FIRST;
 
 	for (uint32_t i = 0; i < q->submit.n_prompt; i++) hash = sim_hash_next(hash, q->prompt[i]);

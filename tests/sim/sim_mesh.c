@@ -383,7 +383,7 @@ static void executor_attach(struct sim *s)
 	x->steps_in_flight = 0;
 	memset(x->slots, 0, sizeof(x->slots));
 	sim_note(s, "workers attach to epoch %llu: %u blocks", (unsigned long long)x->epoch, n_blocks);
-	core_on_workers_ready(x->core, &(struct core_workers){n_blocks, s->setup.model_len_max, SIM_VOCAB, SIM_DIM}, s->now);
+	core_on_workers_ready(x->core, &(struct core_workers){n_blocks, s->setup.model_len_max, SIM_VOCAB, SIM_DIM, s->setup.kv}, s->now);
 }
 
 static void executor_notices(struct sim *s)

@@ -20,11 +20,43 @@ static void workers_set_token(struct sim_slot *t, uint32_t token)
 	t->hashes[t->n_tokens++] = sim_hash_next(last, token);
 }
 
+static uint32_t workers_n_groups(const struct sim *s)
+{
+	return max_u32(1, s->setup.kv.n_full + s->setup.kv.n_windowed);
+}
+
+/* The first position that a token at `pos` sees in the layers of a group. */
+static uint32_t workers_seen_from(const struct sim *s, uint32_t group, uint32_t pos)
+{
+	if (s->setup.kv.n_windowed == 0 || group < s->setup.kv.n_full || pos < s->setup.kv.window) return 0;
+	return pos + 1 - s->setup.kv.window;
+}
+
+/* What lies wholly before what a token at `pos` sees is nobody's business any more: the executor may have given it to others. */
+static void workers_leave_behind(struct sim *s, struct sim_slot *t, uint32_t pos)
+{
+	for (uint32_t g = 0; g < workers_n_groups(s); g++) {
+		struct sim_table *table = &t->tables[g];
+
+		for (uint32_t i = 0; i < table->n && (i + 1) * SIM_BLOCK <= workers_seen_from(s, g, pos); i++) {
+			if (table->v[i] == SIM_NO_BLOCK) continue;
+			s->workers.kv[table->v[i]].refs--;
+			table->v[i] = SIM_NO_BLOCK;
+		}
+	}
+}
+
 static void workers_remove(struct sim *s, struct sim_slot *t)
 {
-	for (uint32_t i = 0; i < t->n_table; i++) s->workers.kv[t->table[i]].refs--;
+	for (uint32_t g = 0; g < workers_n_groups(s); g++) {
+		struct sim_table *table = &t->tables[g];
+
+		for (uint32_t i = 0; i < table->n; i++)
+			if (table->v[i] != SIM_NO_BLOCK) s->workers.kv[table->v[i]].refs--;
+		table->n = 0;
+	}
 	t->request = NULL;
-	t->n_tokens = t->n_computed = t->n_table = 0;
+	t->n_tokens = t->n_computed = 0;
 }
 
 /* Where a row's lists begin in the joined columns. */
@@ -51,7 +83,7 @@ static bool workers_same_lists(const struct msg_step *m, const struct msg_submit
 
 static bool workers_same_numbers(struct sim *s, const struct msg_step *m, uint32_t row, const struct msg_submit *p)
 {
-	uint32_t len_max = min_u32(s->setup.model_len_max, s->workers.n_blocks * SIM_BLOCK);
+	uint32_t len_max = sim_len_max(s, s->workers.n_blocks);
 
 	return col_u32(m->added_n_prompt, row) == p->n_prompt && col_u32(m->added_n_output_min, row) == p->n_output_min &&
 	       col_f32(m->added_temperature, row) == p->temperature && col_f32(m->added_top_p, row) == p->top_p &&
@@ -129,17 +161,37 @@ static void workers_grow(struct sim *s, const struct msg_step *m)
 	for (uint32_t i = 0; i < m->grown.n; i++) {
 		struct sim_slot *t = workers_slot(s, m, col_u32(m->grown, i));
 
+		uint32_t g = col_u32(m->grown_group, i);
+		struct sim_table *table = &t->tables[g];
+
 		SIM_EXPECT(s, t->request, "step %llu grows a free slot", (unsigned long long)m->number);
+		SIM_EXPECT(s, g < workers_n_groups(s), "step %llu grows table %u", (unsigned long long)m->number, g);
 		for (uint32_t k = 0; k < col_u32(m->grown_n, i); k++) {
 			uint32_t block = col_u32(m->grown_blocks, ix++);
 
 			SIM_EXPECT(s, block < s->workers.n_blocks, "block %u of %u", block, s->workers.n_blocks);
-			mem_reserve(t->table, t->table_cap, (size_t)t->n_table + 1);
-			t->table[t->n_table++] = block;
+			mem_reserve(table->v, table->cap, (size_t)table->n + 1);
+			table->v[table->n++] = block;
 			s->workers.kv[block].refs++;
 		}
 	}
 	SIM_EXPECT(s, ix == m->grown_blocks.n, "grown_blocks is longer");
+}
+
+static void workers_check_reads(struct sim *s, const struct sim_slot *t, uint32_t group, uint32_t start)
+{
+	const struct sim_request *q = t->request;
+
+	for (uint32_t p = workers_seen_from(s, group, start); p < start; p++) {
+		uint32_t block = t->tables[group].v[p / SIM_BLOCK];
+		const struct sim_kv *b = &s->workers.kv[block];
+
+		SIM_EXPECT(s, block != SIM_NO_BLOCK, "request %u: reads position %u of group %u, which was given back", q->ix, p, group);
+		SIM_EXPECT(s, b->hash[p % SIM_BLOCK] == t->hashes[p] + group,
+			   "request %u: reads position %u in block %u, which holds something else", q->ix, p, block);
+		SIM_EXPECT(s, b->salt[p % SIM_BLOCK] == q->salt, "request %u: reads position %u of another tenant",
+			   q->ix, p);
+	}
 }
 
 /* All rows first: what they read must have been there before this step. */
@@ -159,19 +211,14 @@ static void workers_check_row(struct sim *s, const struct msg_step *m, uint32_t 
 	SIM_EXPECT(s, !t->fresh || start % SIM_BLOCK == 0, "request %u: %u tokens from the prefix cache", q->ix, start);
 	SIM_EXPECT(s, start == 0 || !t->fresh || s->setup.core.prefix_cache, "request %u: a prefix cache that is off",
 		   q->ix);
-	SIM_EXPECT(s, (uint64_t)t->n_table * SIM_BLOCK >= start + n, "request %u: %u blocks for %u tokens", q->ix,
-		   t->n_table, start + n);
+	for (uint32_t g = 0; g < workers_n_groups(s); g++)
+		SIM_EXPECT(s, (uint64_t)t->tables[g].n * SIM_BLOCK >= start + n, "request %u: %u blocks for %u tokens", q->ix,
+			   t->tables[g].n, start + n);
 	SIM_EXPECT(s, !col_u32(m->run_sample, row) || start + n == t->n_tokens, "request %u: draws within its tokens",
 		   q->ix);
-	for (uint32_t p = 0; p < start; p++) {
-		const struct sim_kv *b = &s->workers.kv[t->table[p / SIM_BLOCK]];
-
-		SIM_EXPECT(s, b->hash[p % SIM_BLOCK] == t->hashes[p],
-			   "request %u: reads position %u in block %u, which holds something else", q->ix, p,
-			   t->table[p / SIM_BLOCK]);
-		SIM_EXPECT(s, b->salt[p % SIM_BLOCK] == q->salt, "request %u: reads position %u of another tenant",
-			   q->ix, p);
-	}
+	SIM_EXPECT(s, start == 0 || !t->fresh || !s->setup.kv.recurrent, "request %u: a prefix without its state", q->ix);
+	for (uint32_t g = 0; g < workers_n_groups(s); g++) workers_check_reads(s, t, g, start);
+	workers_leave_behind(s, t, start);
 	if (t->fresh && start > 0) s->counts->prefix_hit++;
 	SIM_EXPECT(s, !t->fresh || start == 0 || q->submit.kind != REQUEST_POOL_MEAN, "request %u: a mean without its beginning", q->ix);
 	t->fresh = false;
@@ -182,15 +229,19 @@ static void workers_write_row(struct sim *s, const struct msg_step *m, uint32_t 
 	uint32_t slot = col_u32(m->run, row), start = col_u32(m->run_start, row), n = col_u32(m->run_n, row);
 	struct sim_slot *t = &s->workers.slots[slot];
 
-	for (uint32_t p = start; p < start + n; p++) {
-		struct sim_kv *b = &s->workers.kv[t->table[p / SIM_BLOCK]];
+	for (uint32_t g = 0; g < workers_n_groups(s); g++) {
+		for (uint32_t p = start; p < start + n; p++) {
+			uint32_t block = t->tables[g].v[p / SIM_BLOCK];
+			struct sim_kv *b = &s->workers.kv[block];
 
-		SIM_EXPECT(s, b->refs == 1, "request %u: writes position %u into block %u, which %u tables name",
-			   t->request->ix, p, t->table[p / SIM_BLOCK], b->refs);
-		b->hash[p % SIM_BLOCK] = t->hashes[p];
-		b->salt[p % SIM_BLOCK] = t->request->salt;
+			SIM_EXPECT(s, b->refs == 1, "request %u: writes position %u into block %u, which %u tables name",
+				   t->request->ix, p, block, b->refs);
+			b->hash[p % SIM_BLOCK] = t->hashes[p] + g;
+			b->salt[p % SIM_BLOCK] = t->request->salt;
+		}
 	}
 	t->n_computed = start + n;
+	workers_leave_behind(s, t, t->n_computed);
 	t->request->ran = true;
 	if (t->request->cancel_in_prefill && !t->request->sampled && t->n_computed < t->n_tokens) {
 		t->request->cancel_wanted = true;
@@ -476,7 +527,7 @@ void sim_workers_release(struct sim *s)
 	for (uint32_t i = 0; i < LIMIT_SEQS; i++) {
 		free(w->slots[i].tokens);
 		free(w->slots[i].hashes);
-		free(w->slots[i].table);
+		for (uint32_t g = 0; g < LIMIT_KV_GROUPS; g++) free(w->slots[i].tables[g].v);
 	}
 	free(w->kv);
 	strbuf_release(&w->reply);

@@ -180,7 +180,9 @@ static void corebox_log_step(struct corebox *b, const struct msg_step *m)
 			      col_u32(m->added_n_prompt, i));
 	if (m->added.n) strbuf_putc(&b->log, ']');
 	for (i = 0; i < m->grown.n; i++) {
-		strbuf_printf(&b->log, "%s%u:", i ? " " : " grow[", col_u32(m->grown, i));
+		strbuf_printf(&b->log, "%s%u", i ? " " : " grow[", col_u32(m->grown, i));
+		if (b->groups.n_full + b->groups.n_windowed > 1) strbuf_printf(&b->log, ".%u", col_u32(m->grown_group, i));
+		strbuf_putc(&b->log, ':');
 		for (k = 0; k < col_u32(m->grown_n, i); k++)
 			strbuf_printf(&b->log, "%s%u", k ? "," : "", col_u32(m->grown_blocks, at++));
 	}
@@ -274,7 +276,7 @@ void corebox_ready(struct corebox *b, uint32_t n_blocks, uint32_t model_len_max)
 	b->n_blocks = n_blocks;
 	free(b->kv);
 	b->kv = mem_array(uint64_t, (size_t)n_blocks * 16);
-	core_on_workers_ready(b->core, &(struct core_workers){n_blocks, model_len_max, b->vocab, b->dim}, b->now);
+	core_on_workers_ready(b->core, &(struct core_workers){n_blocks, model_len_max, b->vocab, b->dim, b->groups}, b->now);
 	core_check(b->core);
 }
 
@@ -344,6 +346,11 @@ static struct corebox_slot *corebox_slot(struct corebox *b, uint32_t slot, bool 
 	return &b->slots[slot];
 }
 
+static uint32_t corebox_n_groups(const struct corebox *b)
+{
+	return max_u32(1, b->groups.n_full + b->groups.n_windowed);
+}
+
 /* What changed with the step. */
 static void corebox_apply(struct corebox *b, const struct msg_step *m)
 {
@@ -354,7 +361,7 @@ static void corebox_apply(struct corebox *b, const struct msg_step *m)
 		struct corebox_slot *s = corebox_slot(b, col_u32(m->added, i), false);
 
 		s->taken = true;
-		s->n_blocks = 0;
+		memset(s->n_blocks, 0, sizeof(s->n_blocks));
 		s->n_prompt = col_u32(m->added_n_prompt, i);
 		s->n_logprobs = col_u32(m->added_n_logprobs, i);
 		s->kind = col_u32(m->added_kind, i);
@@ -366,33 +373,43 @@ static void corebox_apply(struct corebox *b, const struct msg_step *m)
 	assert_int_equal(at, m->added_tokens.n);
 	for (i = at = 0; i < m->grown.n; i++) {
 		struct corebox_slot *s = corebox_slot(b, col_u32(m->grown, i), true);
+		uint32_t g = col_u32(m->grown_group, i);
 
+		assert_true(g < corebox_n_groups(b));
 		for (k = 0; k < col_u32(m->grown_n, i); k++) {
-			s->blocks[s->n_blocks] = col_u32(m->grown_blocks, at++);
-			assert_true(s->blocks[s->n_blocks++] < b->n_blocks);
+			s->blocks[g][s->n_blocks[g]] = col_u32(m->grown_blocks, at++);
+			assert_true(s->blocks[g][s->n_blocks[g]++] < b->n_blocks);
 		}
 	}
 }
 
-static uint64_t *corebox_cell(struct corebox *b, struct corebox_slot *s, uint32_t position)
+static uint64_t *corebox_cell(struct corebox *b, struct corebox_slot *s, uint32_t group, uint32_t position)
 {
-	assert_true(position / 16 < s->n_blocks);
-	return &b->kv[(size_t)s->blocks[position / 16] * 16 + position % 16];
+	assert_true(position / 16 < s->n_blocks[group]);
+	return &b->kv[(size_t)s->blocks[group][position / 16] * 16 + position % 16];
+}
+
+/* Whether a token at `reader` sees the position in the layers of a group. */
+static bool corebox_sees(const struct corebox *b, uint32_t group, uint32_t reader, uint32_t position)
+{
+	return group < b->groups.n_full || b->groups.n_windowed == 0 || position + b->groups.window > reader;
 }
 
 /* Computes [start, start + n): what lies before must be in the cache, as this very sequence has it. */
 static void corebox_compute(struct corebox *b, struct corebox_slot *s, uint32_t start, uint32_t n)
 {
 	uint64_t h = 1;
-	uint32_t i;
+	uint32_t i, g;
 
 	assert_true(n > 0 && start + n <= s->n_tokens);
 	for (i = 0; i < start + n; i++) {
 		h = corebox_mix(h, s->tokens[i]);
-		if (i >= start)
-			*corebox_cell(b, s, i) = h;
-		else
-			assert_int_equal(*corebox_cell(b, s, i), h);
+		for (g = 0; g < corebox_n_groups(b); g++) {
+			if (i >= start)
+				*corebox_cell(b, s, g, i) = h + g;
+			else if (corebox_sees(b, g, start, i))
+				assert_int_equal(*corebox_cell(b, s, g, i), h + g);
+		}
 	}
 	b->n_tokens_run += n;
 }

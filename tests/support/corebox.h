@@ -4,7 +4,8 @@
  * it, so a step that reads a cell with another history fails the test. The next token is a hash of all tokens.
  *
  * Lines (a request is its counter, with "frontend.incarnation/" in front where it is not the lane's own):
- *   step 1 rem[0] add[1 20/16] grow[1:2,3] run[1 0+20s]   slot, known tokens / prompt; slot: blocks; slot, start + n, s: sample
+ *   step 1 rem[0] add[1 20/16] grow[1:2,3] run[1 0+20s]   slot, known tokens / prompt; slot: blocks (with several KV groups:
+ *                                                         slot.group: blocks); slot, start + n, s: sample
  *   welcome 0.0 epoch=5 len=100 blocks=8
  *   results 0.0 1#1@0[7,9]stop c16                        counter # attempt @ position [tokens] finish, cached
  *   results 0.0 1#1@0 p3{r4(7:-1),r5(8:-2)}[]             log-probabilities of prompt tokens from position 3 on
@@ -28,7 +29,7 @@
 struct corebox_slot {
 	bool taken;
 	uint32_t tokens[COREBOX_TOKENS], n_tokens, n_prompt;
-	uint32_t blocks[COREBOX_TOKENS / 16], n_blocks;
+	uint32_t blocks[LIMIT_KV_GROUPS][COREBOX_TOKENS / 16], n_blocks[LIMIT_KV_GROUPS];
 	uint32_t kind, n_logprobs, n_prompt_logprobs;
 	uint32_t prompt_from; /* prompt position whose log-probability comes next */
 };
@@ -41,6 +42,7 @@ struct corebox {
 	int send_rc[LIMIT_FRONTENDS]; /* what the lane answers */
 	uint32_t n_blocks;
 	uint32_t vocab, dim; /* of the workers that come next; COREBOX_IDS, COREBOX_DIM */
+	struct core_kv groups; /* likewise; one full group */
 	struct corebox_slot *slots;
 	uint64_t *kv; /* n_blocks x 16: hash of the tokens up to the cell; 0: never written */
 	struct msg *steps[COREBOX_STEPS]; /* not answered yet */

@@ -43,14 +43,23 @@ static int reply_hello(uint32_t rank, enum rpc_worker_state state, uint64_t n_bl
 {
 	uint8_t buf[RPC_BODY_MAX];
 
-	return reply(rank, buf, rpc_hello_reply_pack(&(struct rpc_hello_reply){PROTO_VERSION, rank, state, 512, n_blocks, 9, 4, 0}, buf));
+	return reply(rank, buf, rpc_hello_reply_pack(&(struct rpc_hello_reply){.version = PROTO_VERSION,
+								       .rank = rank,
+								       .state = state,
+								       .model_len_max = 512,
+								       .n_blocks = n_blocks,
+								       .vocab = 9,
+								       .dim = 4,
+								       .n_full = 1,
+								       .n_windowed = 2,
+								       .window = 64}, buf));
 }
 
 static int reply_load(uint32_t rank, uint32_t model_len)
 {
 	uint8_t buf[RPC_BODY_MAX];
 
-	return reply(rank, buf, rpc_load_reply_pack(&(struct rpc_load_reply){.model_len_max = model_len, .vocab = 9, .dim = 4}, buf));
+	return reply(rank, buf, rpc_load_reply_pack(&(struct rpc_load_reply){.model_len_max = model_len, .vocab = 9, .dim = 4, .n_full = 1, .n_windowed = 2, .window = 64}, buf));
 }
 
 static int reply_profile(uint32_t rank, uint64_t n_blocks)

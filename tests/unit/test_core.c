@@ -412,7 +412,7 @@ static void workers_may_come_back_with_other_sizes(void **state)
 		       "sync 0.0 n=4\n");
 	corebox_ready(&b, 3, UINT32_MAX); /* no message may say more */
 	corebox_step(&b);
-	corebox_expect(&b, "welcome 0.0 epoch=5 len=2719641 blocks=3\n"
+	corebox_expect(&b, "welcome 0.0 epoch=5 len=2555790 blocks=3\n"
 		       "sync 0.0 n=5\n");
 	corebox_release(&b);
 }

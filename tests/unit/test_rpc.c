@@ -52,7 +52,7 @@ static void values_above_their_bound_are_refused(void **state)
 static void bytes_are_little_endian_without_gaps(void **state)
 {
 	static const uint8_t want[] = {1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 32, 0, 0, 0x39, 0x30, 0, 0, 0, 0, 0, 0,
-				       0,    0xc0, 0, 0, 0x40, 2, 0, 0, 1, 0, 0, 0};
+				       0,    0xc0, 0, 0, 0x40, 2, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 2, 0, 0, 1, 0, 0, 0};
 	struct rpc_hello_reply a = {.version = 1,
 				    .rank = 2,
 				    .state = 1,
@@ -60,6 +60,9 @@ static void bytes_are_little_endian_without_gaps(void **state)
 				    .n_blocks = 12345,
 				    .vocab = 49152,
 				    .dim = 576,
+				    .n_full = 1,
+				    .n_windowed = 5,
+				    .window = 512,
 				    .recurrent = 1};
 	uint8_t buf[RPC_BODY_MAX];
 

@@ -400,7 +400,7 @@ static void live_and_die(void)
 		seq_append_top(s->logprobs, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
 		seq_append_top(s->prompt_logprobs, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
 		s->pooled = mem_array(float, 3);
-		mem_reserve(s->blocks, s->blocks_cap, 1);
+		mem_reserve(s->tables[1].v, s->tables[1].cap, 1);
 		if (i % 2) seq_free(&t, s);
 	}
 	seqs_release(&t);
