@@ -66,6 +66,15 @@ char *ckpt_dir_shown(const struct ckpt_dir *d, const char *name)
 	return shown;
 }
 
+int ckpt_dir_prefix(const struct ckpt_dir *d, const char *name, int rc, struct errbuf *err)
+{
+	char *shown = ckpt_dir_shown(d, name);
+
+	err_prefix(err, rc, "%s", shown);
+	free(shown);
+	return rc;
+}
+
 /* ---- listing ---- */
 
 static int by_name(const void *a, const void *b)
@@ -107,8 +116,13 @@ int ckpt_dir_list(const struct ckpt_dir *d, const char *ending, struct ckpt_name
 	*out = (struct ckpt_names){0};
 	for (size_t i = 0; i < d->n_parts && rc == ST_OK; i++) rc = add_name(out, d->parts[i].name, ending, err);
 	if (!d->parts) rc = list_folder(d, ending, out, err);
-	if (out->n) qsort(out->names, out->n, sizeof(*out->names), by_name);
+	ckpt_names_sort(out);
 	return rc;
+}
+
+void ckpt_names_sort(struct ckpt_names *n)
+{
+	if (n->n) qsort(n->names, n->n, sizeof(*n->names), by_name);
 }
 
 void ckpt_names_release(struct ckpt_names *n)

@@ -20,6 +20,8 @@ void ckpt_dir_close(struct ckpt_dir *d);
 bool ckpt_dir_has(const struct ckpt_dir *d, const char *name);
 /* "folder/name" and the same as messages show it; free() it. */
 char *ckpt_dir_path(const struct ckpt_dir *d, const char *name);
+/* Puts it in front of the text; returns rc. */
+int ckpt_dir_prefix(const struct ckpt_dir *d, const char *name, int rc, struct errbuf *err);
 char *ckpt_dir_shown(const struct ckpt_dir *d, const char *name);
 
 /* The names that end so, sorted; hidden ones are left out. At most CKPT_DIR_NAMES_MAX, ST_LIMIT beyond. Release also
@@ -30,6 +32,7 @@ struct ckpt_names {
 	size_t n, cap;
 };
 int ckpt_dir_list(const struct ckpt_dir *d, const char *ending, struct ckpt_names *out, struct errbuf *err) MUST_CHECK;
+void ckpt_names_sort(struct ckpt_names *n);
 void ckpt_names_release(struct ckpt_names *n);
 
 /* filemap_open(), filetext_read(); the text does not name the file. */

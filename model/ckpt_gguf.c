@@ -70,6 +70,23 @@ static char *part_name(const char *name, size_t stem, uint32_t no, uint32_t coun
 	return out;
 }
 
+/* The length of what stands in front of a part's suffix; 0: it has none. */
+static size_t stem_len(const char *name)
+{
+	size_t len = strlen(name), stem = len > 20 ? len - 20 : 0;
+	unsigned no, count;
+	int end = 0;
+
+	return stem && sscanf(name + stem, "-%5u-of-%5u.gguf%n", &no, &count, &end) == 2 && end == 20 ? stem : 0;
+}
+
+bool ckpt_same_split(const char *a, const char *b)
+{
+	size_t stem = stem_len(a), count_at = stem + 10; /* "-00001-of-" */
+
+	return stem && stem == stem_len(b) && memcmp(a, b, stem) == 0 && strcmp(a + count_at, b + count_at) == 0;
+}
+
 /* Which of the other parts are not there. */
 static int find_missing(const struct ckpt_dir *dir, const char *name, size_t stem, uint32_t count, struct errbuf *err)
 {
