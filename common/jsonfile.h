@@ -2,7 +2,8 @@
  *
  * Bytes, depth and number of values are bounded before jansson sees the text: its parser and, later, its destructor
  * recurse, and each value costs it some 50 bytes. Strict otherwise: doubled keys, ill-formed UTF-8, NaN, comments,
- * trailing bytes are errors. */
+ * trailing bytes are errors. Integers beyond 64 bits (the usual model_max_length of tokenizer_config.json) become what
+ * jsonbig.h says. */
 #ifndef SLUICE_JSONFILE_H
 #define SLUICE_JSONFILE_H
 
@@ -25,9 +26,5 @@ int jsonfile_load(json_t **out, const char *path, const char *shown, const struc
 /* The same from bytes; the text does not name them. */
 int jsonfile_parse(json_t **out, const char *text, size_t len, const struct jsonfile_bounds *bounds,
 		   struct errbuf *err) MUST_CHECK;
-
-/* The flat scan alone, for texts that others parse: what is not JSON is left to the parser. */
-enum jsonfile_fit { JSONFILE_FITS, JSONFILE_TOO_DEEP, JSONFILE_TOO_MANY };
-enum jsonfile_fit jsonfile_scan(const char *s, size_t len, uint32_t depth_max, size_t values_max);
 
 #endif

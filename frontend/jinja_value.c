@@ -3,7 +3,7 @@
  * A dict is a plain array while it has at most DICT_LINEAR entries, then it gets an index by hash. Keys come from clients,
  * so collisions can be made on purpose: every probe costs a step. */
 #include "frontend/jinja_filters.h"
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "frontend/jsonread.h"
 
 #include "common/jsonbound.h"
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Range checks are written as !(v >= lo && v <= hi), which is also true for a NaN. */
 #include "frontend/params.h"
 
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 #include "frontend/stopstr.h"
 
 #include <float.h>

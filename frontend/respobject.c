@@ -4,7 +4,7 @@
  * is written as if the request did not have it. */
 #include "frontend/respobject.h"
 
-#include "frontend/jsonbig.h"
+#include "frontend/jsonbig_dump.h"
 #include "frontend/jsonout.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* schemanum.c - see schemanum.h. */
 #include "frontend/schemanum.h"
 
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 
 #include <math.h>
 #include <stdio.h>

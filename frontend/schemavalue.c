@@ -3,7 +3,7 @@
 #include "frontend/schemac_impl.h"
 
 #include "common/quote.h"
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,87 +1,19 @@
 /* jsonplace.c - see jsonplace.h. */
 #include "model/jsonplace.h"
 
-#include "common/jsonbound.h"
-#include "common/mem.h"
-#include "common/quote.h"
+#include "common/jsonfile.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- files ---- */
 
-static int file_bytes(const char *path, const char *shown, char **out, size_t *len, struct errbuf *err)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc = ST_OK;
-	struct stat st;
-	size_t got = 0;
-
-	if (fd < 0)
-		return err_set(err, errno == ENOENT ? ST_NOT_FOUND : ST_IO, "%s: cannot be opened: %s", shown, strerror(errno));
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		rc = err_set(err, ST_INVALID, "%s: is no file", shown);
-	else if ((uint64_t)st.st_size > JSONPLACE_FILE_MAX)
-		rc = err_set(err, ST_LIMIT, "%s: has %" PRIu64 " bytes; expected at most %zu", shown, (uint64_t)st.st_size,
-			     JSONPLACE_FILE_MAX);
-	*out = NULL;
-	if (rc == ST_OK) *out = mem_realloc(NULL, (size_t)st.st_size + 1, 1);
-	while (rc == ST_OK && got < (size_t)st.st_size) {
-		ssize_t n = read(fd, *out + got, (size_t)st.st_size - got);
-
-		if (n < 0 && errno == EINTR) continue;
-		if (n <= 0) rc = err_set(err, ST_IO, "%s: cannot be read: %s", shown, n < 0 ? strerror(errno) : "it became shorter");
-		else got += (size_t)n;
-	}
-	close(fd);
-	if (rc != ST_OK) {
-		free(*out);
-		*out = NULL;
-		return rc;
-	}
-	(*out)[got] = 0;
-	*len = got;
-	return ST_OK;
-}
-
-static int check_bounds(const char *s, size_t len, const char *shown, struct errbuf *err)
-{
-	switch (jsonbound_scan(s, len, JSONPLACE_DEPTH_MAX, JSONPLACE_VALUES_MAX)) {
-	case JSONBOUND_TOO_DEEP: return err_set(err, ST_LIMIT, "%s: is nested deeper than %d levels", shown, JSONPLACE_DEPTH_MAX);
-	case JSONBOUND_TOO_MANY: return err_set(err, ST_LIMIT, "%s: holds more than %zu values", shown, JSONPLACE_VALUES_MAX);
-	case JSONBOUND_FITS: break;
-	}
-	return ST_OK;
-}
-
 int jsonplace_load(json_t **out, const char *path, const char *shown, struct errbuf *err)
 {
-	char *text = NULL;
-	size_t len = 0;
-	json_error_t e;
-	int rc = file_bytes(path, shown, &text, &len, err);
+	static const struct jsonfile_bounds bounds = {JSONPLACE_FILE_MAX, JSONPLACE_DEPTH_MAX, JSONPLACE_VALUES_MAX};
 
-	*out = NULL;
-	if (rc != ST_OK) return rc;
-	rc = check_bounds(text, len, shown, err);
-	if (rc == ST_OK) {
-		*out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-		if (!*out)
-			rc = err_set(err, ST_INVALID, "%s: is not valid JSON (line %d, column %d): %s", shown, e.line, e.column,
-				     quote_short(e.text, strlen(e.text)).text);
-	}
-	free(text);
-	if (rc == ST_OK && !json_is_object(*out)) {
-		json_decref(*out);
-		*out = NULL;
-		rc = err_set(err, ST_INVALID, "%s: is no JSON object", shown);
-	}
-	return rc;
+	return jsonfile_load(out, path, shown, &bounds, err);
 }
 
 /* ---- places ---- */

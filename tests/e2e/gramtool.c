@@ -10,7 +10,7 @@
 #include "model/gguf.h"
 #include "common/mem.h"
 #include "frontend/gramc.h"
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 #include "proto/limits.h"
 #include "tests/support/gramtry.h"
 #include "tests/support/gramwalk.h"

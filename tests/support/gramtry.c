@@ -1,7 +1,7 @@
 /* gramtry.c - see gramtry.h. */
 #include "tests/support/gramtry.h"
 
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 #include "proto/limits.h"
 
 #include <string.h>

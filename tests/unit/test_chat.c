@@ -2,7 +2,7 @@
  * text never becomes a control token. */
 #include "model/gguf.h"
 #include "frontend/chat.h"
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 #include "frontend/tokenizer.h"
 #include "tests/support/golden.h"
 #include "tests/support/tokjson.h"

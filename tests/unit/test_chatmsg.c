@@ -1,7 +1,7 @@
 /* test_chatmsg.c - messages as clients send them: what templates get to see, and what a client is told otherwise. */
 #include "frontend/chatmsg.h"
 
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #include "common/clock.h"
 #include "common/strbuf.h"
 #include "frontend/jinja.h"
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 #include "tests/support/golden.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* test_params.c - every parameter of both endpoints: what is taken, what is refused, and in which words. */
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 #include "frontend/params.h"
 
 #include <setjmp.h>

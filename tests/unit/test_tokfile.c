@@ -289,6 +289,7 @@ static void the_folder_says_what_begins_and_ends_a_text(void **state)
 		{"null", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"no\"}, {\"name\": \"default\", \"template\": \"yes\"}]}", TOKEN_NONE,
 		 TOKEN_NONE, false, "yes"},
 		{"null", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"no\"}]}", TOKEN_NONE, TOKEN_NONE, false, NULL},
+		{"null", "{\"model_max_length\": 1000000000000000019884624838656}", TOKEN_NONE, TOKEN_NONE, false, NULL},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -1,10 +1,9 @@
 /* jsonbig.c - see jsonbig.h. The common case is one call of jansson; only when that reports a number out of range is the
  * text copied with the large integers rewritten, and read again. */
-#include "frontend/jsonbig.h"
+#include "common/jsonbig.h"
 
 #include "common/mem.h"
 #include "common/strbuf.h"
-#include "frontend/jsonout.h"
 
 #include <string.h>
 
@@ -74,48 +73,11 @@ bool jsonbig_is(const json_t *j)
 	return json_string_length(j) > JSONBIG_MARK_LEN && memcmp(json_string_value(j), JSONBIG_MARK, JSONBIG_MARK_LEN) == 0;
 }
 
-static int on_dumped(const char *data, size_t len, void *to)
-{
-	strbuf_append(to, data, len);
-	return 0;
-}
-
-/* The number that it stands for; NULL: it is none, or only looks like one: a client can write the mark too. */
-static const char *digits_of(const json_t *j)
+const char *jsonbig_digits(const json_t *j)
 {
 	const char *s = jsonbig_is(j) ? json_string_value(j) + JSONBIG_MARK_LEN : NULL;
 	size_t n = s ? json_string_length(j) - JSONBIG_MARK_LEN : 0;
 	bool is_large;
 
 	return s && number_len(s, n, &is_large) == n && is_large ? s : NULL;
-}
-
-/* Recursion is bounded by what jsonread() lets in. */
-void jsonbig_dump(const json_t *j, struct strbuf *out)
-{
-	json_t *value;
-	const char *key;
-	size_t i, n = 0;
-
-	if (digits_of(j)) {
-		strbuf_puts(out, digits_of(j));
-	} else if (json_is_object(j)) {
-		strbuf_putc(out, '{');
-		json_object_foreach((json_t *)j, key, value) {
-			if (n++) strbuf_putc(out, ',');
-			jsonout_text(out, key);
-			strbuf_putc(out, ':');
-			jsonbig_dump(value, out);
-		}
-		strbuf_putc(out, '}');
-	} else if (json_is_array(j)) {
-		strbuf_putc(out, '[');
-		json_array_foreach(j, i, value) {
-			if (i) strbuf_putc(out, ',');
-			jsonbig_dump(value, out);
-		}
-		strbuf_putc(out, ']');
-	} else {
-		json_dump_callback(j, on_dumped, out, JSON_COMPACT | JSON_ENCODE_ANY);
-	}
 }

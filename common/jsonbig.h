@@ -7,7 +7,6 @@
 #define SLUICE_JSONBIG_H
 
 #include "common/base.h"
-#include "common/strbuf.h"
 
 #include <jansson.h>
 
@@ -21,7 +20,7 @@ json_t *jsonbig_load(const char *text, size_t len, size_t flags, json_error_t *e
 /* Whether it stands for such an integer. */
 bool jsonbig_is(const json_t *j);
 
-/* Appends it as compact JSON, such integers as the numbers they were. */
-void jsonbig_dump(const json_t *j, struct strbuf *out);
+/* Its digits; NULL: it is none, or only looks like one: a client can write the mark too. */
+const char *jsonbig_digits(const json_t *j);
 
 #endif
