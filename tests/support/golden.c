@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -54,12 +55,55 @@ static const char *golden_shared_root(char *buf, size_t cap)
 	return buf;
 }
 
+/* Unpacks an archive into `folder`, unless it is there. Programs may do so at the same time: each has a folder of its own until it is
+ * whole, and whoever is first gives it its name. */
+static void golden_unpack_folder(const char *archive, const char *folder)
+{
+	char temp[PATH_LEN_MAX + 32], cmd[4 * PATH_LEN_MAX];
+
+	if (access(folder, R_OK | X_OK) == 0) return;
+	snprintf(temp, sizeof(temp), "%s.%ld", folder, (long)getpid());
+	snprintf(cmd, sizeof(cmd), "mkdir -p '%s' && xz -dc '%s' | tar -xf - -C '%s'", temp, archive, temp);
+	if (system(cmd) != 0) fail_msg("cannot unpack %s", archive);
+	if (rename(temp, folder) == 0) return;
+	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", temp);
+	if (access(folder, R_OK | X_OK) != 0 || system(cmd) != 0) fail_msg("cannot make %s", folder);
+}
+
+bool golden_folder(const char *relpath, char *path, size_t cap)
+{
+	char root[PATH_LEN_MAX], archive[PATH_LEN_MAX];
+	struct stat st;
+	int len = snprintf(path, cap, "%s/%s", golden_shared_root(root, sizeof(root)), relpath);
+
+	if (len > 0 && (size_t)len < cap && access(path, R_OK | X_OK) == 0) return true;
+	len = snprintf(archive, sizeof(archive), "tests/data/golden/%s.tar.xz", relpath);
+	if (len < 0 || (size_t)len >= sizeof(archive) || strchr(archive, '\'') || stat(archive, &st) != 0) return false;
+	/* Named by size and age, so that a new archive is unpacked anew. */
+	len = snprintf(path, cap, "build/golden/%s-%lld-%lld", relpath, (long long)st.st_size, (long long)st.st_mtime);
+	if (len < 0 || (size_t)len >= cap || (size_t)len >= PATH_LEN_MAX) return false;
+	golden_unpack_folder(archive, path);
+	return true;
+}
+
+/* A file in a packed folder. */
+static FILE *golden_try_folder(const char *relpath)
+{
+	char parent[PATH_LEN_MAX], folder[PATH_LEN_MAX];
+	const char *slash = strrchr(relpath, '/');
+
+	if (!slash || (size_t)(slash - relpath) >= sizeof(parent)) return NULL;
+	snprintf(parent, sizeof(parent), "%.*s", (int)(slash - relpath), relpath);
+	return golden_folder(parent, folder, sizeof(folder)) ? golden_try(folder, slash + 1) : NULL;
+}
+
 FILE *golden_open(const char *relpath)
 {
 	char root[PATH_LEN_MAX];
 	FILE *f = golden_try(golden_shared_root(root, sizeof(root)), relpath);
 
-	return f ? f : golden_try("tests/data/golden", relpath);
+	if (!f) f = golden_try("tests/data/golden", relpath);
+	return f ? f : golden_try_folder(relpath);
 }
 
 bool golden_has_shared(void)

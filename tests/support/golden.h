@@ -1,8 +1,8 @@
 /* golden.h - finds and reads golden data: recorded results that the code must reproduce.
  *
  * A golden file is looked for, in this order: $SLUICE_SHARED/golden/PATH, ../shared/golden/PATH (both also as PATH.gz),
- * and tests/data/golden/PATH.gz, the copy that the project carries. Programs run in the project's root, as `make unit`
- * does. */
+ * and the copies that the project carries: tests/data/golden/PATH.gz, or PATH's folder as tests/data/golden/FOLDER.tar.xz. Such a
+ * folder is unpacked once, into build/golden. Programs run in the project's root, as `make unit` does. */
 #ifndef SLUICE_GOLDEN_H
 #define SLUICE_GOLDEN_H
 
@@ -13,6 +13,9 @@
 
 /* A readable stream of the (unpacked) file, closed with fclose(); NULL when it is nowhere. */
 FILE *golden_open(const char *relpath);
+
+/* The path of a folder of golden data ("tiny/llama"), for those who open files by path; false when it is nowhere. */
+bool golden_folder(const char *relpath, char *path, size_t cap);
 
 /* True when the shared folder with all golden data is there, so that a test can do more than the project's copies
  * allow. */
