@@ -1,6 +1,6 @@
 /* avx2.c - the AVX2 level: operations on rows, and its table. Products are in avx2_product.c, attention in
- * avx2_attention.c. Tails of rows go through the same instructions under a mask, so an element's bits do not depend on
- * where in a row or a piece it lies. */
+ * avx2_attention.c, the KV cache in avx2_kv.c. Tails of rows go through the same instructions under a mask, so an
+ * element's bits do not depend on where in a row or a piece it lies. */
 #include "kernels/avx2_math.h"
 #include "kernels/ref.h"
 
@@ -177,42 +177,6 @@ void avx2_rope(float *head, const float *cos_sin, uint32_t rot_dim, enum krope s
 
 		head[first] = a * c - b * s;
 		head[second] = a * s + b * c;
-	}
-}
-
-/* (head_dim) floats as f16 to dst, `step` elements apart. */
-static void avx2_store_f16(uint16_t *dst, size_t step, const float *x, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i += 8) {
-		uint32_t left = min_u32(8, n - i);
-		__m256 v = left == 8 ? _mm256_loadu_ps(x + i) : _mm256_maskload_ps(x + i, avx2_mask(left));
-		__m128i h = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
-		uint16_t out[8];
-
-		if (step == 1 && left == 8) {
-			_mm_storeu_si128((__m128i *)(dst + i), h);
-			continue;
-		}
-		_mm_storeu_si128((__m128i *)out, h);
-		for (uint32_t j = 0; j < left; j++) dst[(i + j) * step] = out[j];
-	}
-}
-
-void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot)
-{
-	uint32_t kv_heads = kv->kv_heads, head_dim = kv->k_dim;
-	size_t offset = slot % KBLOCK_LEN;
-
-	for (uint32_t h = 0; h < kv_heads; h++, k += head_dim, v += head_dim) {
-		size_t at = ((size_t)(slot / KBLOCK_LEN) * kv_heads + h) * KBLOCK_LEN * head_dim;
-
-		if (kv->type == GGTYPE_F16) {
-			avx2_store_f16((uint16_t *)kv->k + at + offset, KBLOCK_LEN, k, head_dim);
-			avx2_store_f16((uint16_t *)kv->v + at + offset * head_dim, 1, v, head_dim);
-			continue;
-		}
-		for (size_t i = 0; i < head_dim; i++) ((float *)kv->k)[at + i * KBLOCK_LEN + offset] = k[i];
-		memcpy((float *)kv->v + at + offset * head_dim, v, head_dim * sizeof(float));
 	}
 }
 

@@ -32,6 +32,23 @@ CPU_INLINE __m256 avx2_exp(__m256 x)
 	return _mm256_andnot_ps(tiny, _mm256_mul_ps(y, power));
 }
 
+/* tanh(x) within 3 units in the last place; NaN stays. Near 0 Cephes' polynomial, because 1 - 2 / (exp(2x) + 1) has no digits left there. */
+CPU_INLINE __m256 avx2_tanh(__m256 x)
+{
+	const __m256 sign_mask = _mm256_set1_ps(-0.0f), one = _mm256_set1_ps(1.0f), two = _mm256_set1_ps(2.0f);
+	__m256 mag = _mm256_andnot_ps(sign_mask, x), z = _mm256_mul_ps(x, x);
+	__m256 far = _mm256_sub_ps(one, _mm256_div_ps(two, _mm256_add_ps(avx2_exp(_mm256_mul_ps(mag, two)), one)));
+	__m256 near = _mm256_set1_ps(-5.70498872745e-3f);
+
+	near = _mm256_fmadd_ps(near, z, _mm256_set1_ps(2.06390887954e-2f));
+	near = _mm256_fmadd_ps(near, z, _mm256_set1_ps(-5.37397155531e-2f));
+	near = _mm256_fmadd_ps(near, z, _mm256_set1_ps(1.33314422036e-1f));
+	near = _mm256_fmadd_ps(near, z, _mm256_set1_ps(-3.33332819422e-1f));
+	near = _mm256_fmadd_ps(_mm256_mul_ps(near, z), x, x);
+	far = _mm256_or_ps(far, _mm256_and_ps(sign_mask, x));
+	return _mm256_blendv_ps(far, near, _mm256_cmp_ps(mag, _mm256_set1_ps(0.625f), _CMP_LT_OQ));
+}
+
 /* Sum of the lanes, always in the same tree. */
 CPU_INLINE float avx2_sum(__m256 v)
 {

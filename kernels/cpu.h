@@ -140,6 +140,12 @@ struct cpu_level {
 	struct sampler_math sampler;
 };
 
+/* The first position that a query at `position` sees. */
+static inline uint32_t cpu_attention_first(const struct cpu_attention *a, uint32_t position)
+{
+	return a->a.window == 0 || position < a->a.window ? 0 : position - a->a.window + 1;
+}
+
 extern const struct cpu_level cpu_level_ref, cpu_level_avx2, cpu_level_avx512;
 
 struct cpu_dev;

@@ -43,12 +43,6 @@ static void row_operations_agree_with_ref(void **state)
 		for (uint64_t seed = 1; seed <= 60; seed++) ops_check_rows(&levels[l], seed);
 }
 
-static void attention_agrees_with_ref(void **state)
-{
-	for (uint32_t l = 0; l < n_levels; l++)
-		for (uint64_t seed = 1; seed <= 40; seed++) ops_check_attention(&levels[l], seed);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -57,7 +51,6 @@ int main(void)
 		cmocka_unit_test(products_of_many_rows_agree_with_ref),
 		cmocka_unit_test(embedding_rows_are_dequantized_rows),
 		cmocka_unit_test(row_operations_agree_with_ref),
-		cmocka_unit_test(attention_agrees_with_ref),
 	};
 
 	levels_find();
