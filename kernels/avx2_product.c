@@ -35,15 +35,15 @@ CPU_INLINE __m256 avx2_scale_at(const float *p, size_t stride, int t, uint32_t b
 	return _mm256_set1_ps(*(const float *)((const char *)(p + b) + t * stride));
 }
 
-CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, const bool has_min,
-			     __m256 *acc)
+CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, const enum ggtype type, __m256 *acc)
 {
+	const bool has_min = type != GGTYPE_Q4_0;
 	const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
 
 	for (uint32_t b = 0; b < n_blocks; b++, w += has_min ? 160 : 144) {
 		const uint8_t *nibbles = w + (has_min ? 32 : 16);
 		__m256i dot[AVX2_TOKENS];
-		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w));
+		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w)), m;
 
 		CPU_UNROLL
 		for (int i = 0; i < 4; i++) {
@@ -75,9 +75,10 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 			CPU_KEEP(acc[t]);
 		}
 		if (!has_min) continue;
-		d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 16)));
+		m = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(w + 16)));
+		if (type == GGTYPE_Q4_Z) m = _mm256_mul_ps(m, d);
 		CPU_UNROLL
-		for (int t = 0; t < nt; t++) acc[t] = _mm256_fmadd_ps(d, avx2_scale_at(x.ssum, x.stride, t, b), acc[t]);
+		for (int t = 0; t < nt; t++) acc[t] = _mm256_fmadd_ps(m, avx2_scale_at(x.ssum, x.stride, t, b), acc[t]);
 	}
 }
 
@@ -108,6 +109,40 @@ CPU_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 		for (int t = 0; t < nt; t++)
 			acc[t] = _mm256_fmadd_ps(_mm256_mul_ps(d, avx2_scale_at(x.scale, x.stride, t, b)),
 						 _mm256_cvtepi32_ps(dot[t]), acc[t]);
+	}
+}
+
+/* Columns c and c + 1 of 8 rows of float8, each value 2^-8 of its own: sign, exponent and mantissa move to where an f16 has them, whose
+ * bias is 8 more. */
+CPU_INLINE __m256i avx2_f8_columns(const uint8_t *w)
+{
+	__m256i v = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)w)), 8);
+
+	return _mm256_and_si256(_mm256_srai_epi16(v, 1), _mm256_set1_epi16((short)0xbf80));
+}
+
+CPU_INLINE void avx2_tile_f8(const uint8_t *w, const float *x, uint32_t ld_x, uint32_t cols, const int nt, __m256 *acc)
+{
+	for (uint32_t b = 0; b < cols; b += CPU_QBLOCK, w += 288) {
+		__m256 d = _mm256_mul_ps(_mm256_loadu_ps((const float *)w), _mm256_set1_ps(256.0f));
+		__m256 even[AVX2_TOKENS], odd[AVX2_TOKENS];
+
+		CPU_UNROLL
+		for (int c = 0; c < CPU_QBLOCK; c += 2) {
+			__m256i v = avx2_f8_columns(w + 32 + 8 * c);
+			__m256 w0 = _mm256_cvtph_ps(_mm256_castsi256_si128(v)), w1 = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
+
+			CPU_UNROLL
+			for (int t = 0; t < nt; t++) {
+				const float *at = x + (size_t)t * ld_x + b + c;
+				__m256 x0 = _mm256_set1_ps(at[0]), x1 = _mm256_set1_ps(at[1]);
+
+				even[t] = c == 0 ? _mm256_mul_ps(w0, x0) : _mm256_fmadd_ps(w0, x0, even[t]);
+				odd[t] = c == 0 ? _mm256_mul_ps(w1, x1) : _mm256_fmadd_ps(w1, x1, odd[t]);
+			}
+		}
+		CPU_UNROLL
+		for (int t = 0; t < nt; t++) acc[t] = _mm256_fmadd_ps(_mm256_add_ps(even[t], odd[t]), d, acc[t]);
 	}
 }
 
@@ -176,14 +211,16 @@ CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, c
 
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) acc[t] = _mm256_setzero_ps();
-	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q8_0) {
+	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0) {
 		struct cpu_xq xq = cpu_xq_at(p->xq, cols, i);
 		struct avx2_rows x = {xq.q, xq.scale, xq.ssum, xq.isum, cpu_xq_stride(cols)};
 
 		if (type == GGTYPE_Q8_0)
 			avx2_tile_q8(w, x, cols / CPU_QBLOCK, nt, acc);
 		else
-			avx2_tile_q4(w, x, cols / CPU_QBLOCK, nt, type == GGTYPE_Q4_1, acc);
+			avx2_tile_q4(w, x, cols / CPU_QBLOCK, nt, type, acc);
+	} else if (type == GGTYPE_F8_B32) {
+		avx2_tile_f8(w, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
 	} else {
 		avx2_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
 	}
@@ -219,7 +256,9 @@ CPU_INLINE void avx2_group(const struct cpu_product *p, const enum ggtype type, 
 	}
 AVX2_GROUP(avx2_group_q4_0, GGTYPE_Q4_0)
 AVX2_GROUP(avx2_group_q4_1, GGTYPE_Q4_1)
+AVX2_GROUP(avx2_group_q4_z, GGTYPE_Q4_Z)
 AVX2_GROUP(avx2_group_q8_0, GGTYPE_Q8_0)
+AVX2_GROUP(avx2_group_f8_b32, GGTYPE_F8_B32)
 AVX2_GROUP(avx2_group_f32, GGTYPE_F32)
 AVX2_GROUP(avx2_group_f16, GGTYPE_F16)
 AVX2_GROUP(avx2_group_bf16, GGTYPE_BF16)
@@ -287,8 +326,14 @@ void avx2_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 		case GGTYPE_Q4_1:
 			avx2_group_q4_1(p, w, row, lanes);
 			break;
+		case GGTYPE_Q4_Z:
+			avx2_group_q4_z(p, w, row, lanes);
+			break;
 		case GGTYPE_Q8_0:
 			avx2_group_q8_0(p, w, row, lanes);
+			break;
+		case GGTYPE_F8_B32:
+			avx2_group_f8_b32(p, w, row, lanes);
 			break;
 		case GGTYPE_F16:
 			avx2_group_f16(p, w, row, lanes);

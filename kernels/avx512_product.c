@@ -41,9 +41,10 @@ CPU_INLINE __m512 avx512_halfs(const uint8_t *p)
 	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
-CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt,
-			       const bool has_min, __m512 *acc)
+CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, const enum ggtype type,
+			       __m512 *acc)
 {
+	const bool has_min = type != GGTYPE_Q4_0;
 	const __m512i low = _mm512_set1_epi8(15);
 
 	for (uint32_t b = 0; b < n_blocks; b++, w += has_min ? 320 : 288) {
@@ -51,6 +52,7 @@ CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t 
 		__m512 d = avx512_halfs(w), m = has_min ? avx512_halfs(w + 32) : d;
 		__m512i dot[AVX512_TOKENS];
 
+		if (type == GGTYPE_Q4_Z) m = _mm512_mul_ps(m, d);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++) {
 			const int32_t *isum = (const int32_t *)((const char *)(x.isum + b) + t * x.stride);
@@ -104,6 +106,38 @@ CPU_INLINE void avx512_tile_q8(const uint8_t *w, struct avx512_rows x, uint32_t 
 		for (int t = 0; t < nt; t++)
 			acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, avx512_scale_at(x.scale, x.stride, t, b)),
 						 _mm512_cvtepi32_ps(dot[t]), acc[t]);
+	}
+}
+
+/* See avx2_f8_columns(). */
+CPU_INLINE __m512 avx512_f8_column(const uint8_t *w)
+{
+	__m256i v = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)w)), 8);
+
+	return _mm512_cvtph_ps(_mm256_and_si256(_mm256_srai_epi16(v, 1), _mm256_set1_epi16((short)0xbf80)));
+}
+
+CPU_INLINE void avx512_tile_f8(const uint8_t *w, const float *x, uint32_t ld_x, uint32_t cols, const int nt, __m512 *acc)
+{
+	for (uint32_t b = 0; b < cols; b += CPU_QBLOCK, w += 576) {
+		__m512 d = _mm512_mul_ps(_mm512_loadu_ps(w), _mm512_set1_ps(256.0f));
+		__m512 even[AVX512_TOKENS], odd[AVX512_TOKENS];
+
+		CPU_UNROLL
+		for (int c = 0; c < CPU_QBLOCK; c += 2) {
+			__m512 w0 = avx512_f8_column(w + 64 + 16 * c), w1 = avx512_f8_column(w + 80 + 16 * c);
+
+			CPU_UNROLL
+			for (int t = 0; t < nt; t++) {
+				const float *at = x + (size_t)t * ld_x + b + c;
+				__m512 x0 = _mm512_set1_ps(at[0]), x1 = _mm512_set1_ps(at[1]);
+
+				even[t] = c == 0 ? _mm512_mul_ps(w0, x0) : _mm512_fmadd_ps(w0, x0, even[t]);
+				odd[t] = c == 0 ? _mm512_mul_ps(w1, x1) : _mm512_fmadd_ps(w1, x1, odd[t]);
+			}
+		}
+		CPU_UNROLL
+		for (int t = 0; t < nt; t++) acc[t] = _mm512_fmadd_ps(_mm512_add_ps(even[t], odd[t]), d, acc[t]);
 	}
 }
 
@@ -173,14 +207,16 @@ CPU_INLINE void avx512_tile(const struct cpu_product *p, const enum ggtype type,
 
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) acc[t] = _mm512_setzero_ps();
-	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q8_0) {
+	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0) {
 		struct cpu_xq xq = cpu_xq_at(p->xq, cols, i);
 		struct avx512_rows x = {xq.q, xq.scale, xq.ssum, xq.isum, cpu_xq_stride(cols)};
 
 		if (type == GGTYPE_Q8_0)
 			avx512_tile_q8(w, x, cols / CPU_QBLOCK, nt, acc);
 		else
-			avx512_tile_q4(w, x, cols / CPU_QBLOCK, nt, type == GGTYPE_Q4_1, acc);
+			avx512_tile_q4(w, x, cols / CPU_QBLOCK, nt, type, acc);
+	} else if (type == GGTYPE_F8_B32) {
+		avx512_tile_f8(w, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
 	} else {
 		avx512_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
 	}
@@ -217,7 +253,9 @@ CPU_INLINE void avx512_group(const struct cpu_product *p, const enum ggtype type
 	}
 AVX512_GROUP(avx512_group_q4_0, GGTYPE_Q4_0)
 AVX512_GROUP(avx512_group_q4_1, GGTYPE_Q4_1)
+AVX512_GROUP(avx512_group_q4_z, GGTYPE_Q4_Z)
 AVX512_GROUP(avx512_group_q8_0, GGTYPE_Q8_0)
+AVX512_GROUP(avx512_group_f8_b32, GGTYPE_F8_B32)
 AVX512_GROUP(avx512_group_f32, GGTYPE_F32)
 AVX512_GROUP(avx512_group_f16, GGTYPE_F16)
 AVX512_GROUP(avx512_group_bf16, GGTYPE_BF16)
@@ -262,8 +300,14 @@ void avx512_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 		case GGTYPE_Q4_1:
 			avx512_group_q4_1(p, w, row, lanes);
 			break;
+		case GGTYPE_Q4_Z:
+			avx512_group_q4_z(p, w, row, lanes);
+			break;
 		case GGTYPE_Q8_0:
 			avx512_group_q8_0(p, w, row, lanes);
+			break;
+		case GGTYPE_F8_B32:
+			avx512_group_f8_b32(p, w, row, lanes);
 			break;
 		case GGTYPE_F16:
 			avx512_group_f16(p, w, row, lanes);

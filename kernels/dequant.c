@@ -1,7 +1,9 @@
 /* dequant.c - GGUF rows to f32: the table of formats, and the formats with blocks of 32 and one or two scales.
  *
- * Sources of the layouts: ggml's block structs (ggml/src/ggml-common.h) and gguf-py's quants.py. */
+ * Sources of the layouts: ggml's block structs (ggml/src/ggml-common.h) and gguf-py's quants.py; our own in ggtype.h. */
 #include "kernels/dequant.h"
+
+#include "common/float8.h"
 
 static dequant_block_fn *dequant_function(enum ggtype type)
 {
@@ -101,4 +103,21 @@ void dequant_q8_0(const uint8_t *block, float *out)
 	float d = half_load(block);
 
 	for (int i = 0; i < 32; i++) out[i] = (float)(int8_t)block[2 + i] * d;
+}
+
+void dequant_f8_b32(const uint8_t *block, float *out)
+{
+	float d = half_bits_f32(half_load_u32(block));
+
+	for (int i = 0; i < 32; i++) out[i] = float8_to_f32(block[4 + i]) * d;
+}
+
+void dequant_q4_z(const uint8_t *block, float *out)
+{
+	float d = half_load(block), offset = half_load(block + 2);
+
+	for (int i = 0; i < 16; i++) {
+		out[i] = ((float)(block[4 + i] & 15) + offset) * d;
+		out[i + 16] = ((float)(block[4 + i] >> 4) + offset) * d;
+	}
 }

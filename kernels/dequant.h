@@ -32,7 +32,9 @@ typedef void dequant_block_fn(const uint8_t *block, float *out);
 	F(TQ1_0, dequant_tq1_0)     \
 	F(TQ2_0, dequant_tq2_0)     \
 	F(MXFP4, dequant_mxfp4)     \
-	F(NVFP4, dequant_nvfp4)
+	F(NVFP4, dequant_nvfp4)     \
+	F(F8_B32, dequant_f8_b32)   \
+	F(Q4_Z, dequant_q4_z)
 
 #define DEQUANT_DECLARE(type, name) void name(const uint8_t *block, float *out);
 DEQUANT_FUNCTIONS(DEQUANT_DECLARE)

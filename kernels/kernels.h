@@ -368,7 +368,7 @@ int kdev_sync(struct kdev *d) MUST_CHECK;
 int kdequant_row(enum ggtype type, const void *row, float *out, uint64_t cols) MUST_CHECK;
 bool kdequant_supported(enum ggtype type);
 
-/* Quantizes f32 to a GGUF row; Q8_0, F16, BF16, F32 (bit-exact with gguf's own quantizer), Q4_0, Q4_1. Used by tests
+/* Quantizes f32 to a GGUF row; Q8_0, F16, BF16, F32 (bit-exact with gguf's own quantizer), Q4_0, Q4_1, Q4_Z, F8_B32. Used by tests
  * and tools. */
 int kquant_row(enum ggtype type, const float *x, void *row, uint64_t cols) MUST_CHECK;
 

@@ -1,18 +1,20 @@
 /* pack.c - see pack.h. Plain C: runs once a matrix, and for the rows that an embedding needs. */
 #include "kernels/pack.h"
 
-#include "common/half.h"
+#include "common/float8.h"
 
+#include <math.h>
 #include <string.h>
 
 bool pack_is_quantized(enum ggtype type)
 {
-	return type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q8_0;
+	return type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0;
 }
 
 bool pack_has_groups(enum ggtype type)
 {
-	return pack_is_quantized(type) || type == GGTYPE_F32 || type == GGTYPE_F16 || type == GGTYPE_BF16;
+	return pack_is_quantized(type) || type == GGTYPE_F8_B32 || type == GGTYPE_F32 || type == GGTYPE_F16 ||
+	       type == GGTYPE_BF16;
 }
 
 uint32_t pack_group_rows(enum cpu_layout layout)
@@ -28,7 +30,7 @@ size_t pack_bytes(enum cpu_layout layout, enum ggtype type, uint32_t rows, uint3
 /* Bytes of a block before its quants (f16 each), and quants. */
 static uint32_t pack_block_head(enum ggtype type)
 {
-	return type == GGTYPE_Q4_1 ? 4 : 2;
+	return type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z ? 4 : 2;
 }
 
 /* One row's blocks to lane `lane` of its group at dst. */
@@ -50,6 +52,20 @@ static void pack_load_quantized(uint8_t *dst, uint32_t group, uint32_t lane, enu
 	}
 }
 
+static void pack_load_f8(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src)
+{
+	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++, src += 36, dst += 36 * (size_t)group) {
+		float d;
+
+		memcpy(&d, src, 4);
+		for (uint32_t i = 0; i < CPU_QBLOCK; i++) {
+			if ((src[4 + i] & 0x7f) == FLOAT8_NAN) d = NAN;
+			dst[(4 + i) * group + lane] = src[4 + i];
+		}
+		memcpy(dst + lane * 4, &d, 4);
+	}
+}
+
 void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols, const void *src)
 {
 	uint32_t group = pack_group_rows(layout);
@@ -68,6 +84,10 @@ void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t row
 
 		if (pack_is_quantized(type)) {
 			pack_load_quantized(g, group, r % group, type, cols, row);
+			continue;
+		}
+		if (type == GGTYPE_F8_B32) {
+			pack_load_f8(g, group, r % group, cols, row);
 			continue;
 		}
 		for (size_t c = 0; c < cols; c++) memcpy(g + (c * group + r % group) * elem, row + c * elem, elem);
@@ -94,12 +114,24 @@ static void pack_row_quantized(const uint8_t *g, uint32_t group, uint32_t lane, 
 			} else if (type == GGTYPE_Q4_0) {
 				out[i] = (float)((q & 15) - 8) * d;
 				out[i + 16] = (float)((q >> 4) - 8) * d;
+			} else if (type == GGTYPE_Q4_Z) {
+				out[i] = ((float)(q & 15) + m) * d;
+				out[i + 16] = ((float)(q >> 4) + m) * d;
 			} else {
 				out[i] = (float)(q & 15) * d + m;
 				out[i + 16] = (float)(q >> 4) * d + m;
 			}
 		}
 		g += quants * group;
+	}
+}
+
+static void pack_row_f8(const uint8_t *g, uint32_t group, uint32_t lane, uint32_t cols, float *out)
+{
+	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++, out += CPU_QBLOCK, g += 36 * (size_t)group) {
+		float d = half_bits_f32(half_load_u32(g + lane * 4));
+
+		for (uint32_t i = 0; i < CPU_QBLOCK; i++) out[i] = float8_to_f32(g[(4 + i) * group + lane]) * d;
 	}
 }
 
@@ -116,6 +148,8 @@ void pack_row(const struct kmat *m, uint32_t row, float *out)
 		CHECK(rc == ST_OK); /* mat_bytes has refused the others */
 	} else if (pack_is_quantized(m->type)) {
 		pack_row_quantized(g, group, lane, m->type, m->cols, out);
+	} else if (m->type == GGTYPE_F8_B32) {
+		pack_row_f8(g, group, lane, m->cols, out);
 	} else if (m->type == GGTYPE_F32) {
 		for (uint32_t c = 0; c < m->cols; c++) memcpy(&out[c], g + ((size_t)c * group + lane) * 4, 4);
 	} else {

@@ -1,11 +1,14 @@
 /* pack.h - the weight layout of the vector levels: groups of rows interleaved so that a vector lane is a row.
  *
  * Rows are padded with zeros to whole groups of G (8 or 16). A group's bytes, one block of 32 columns after the other:
- *   Q4_1  d[G], m[G] (f16), then 4 x (G rows x 4 bytes): byte j of part i holds columns 4i + j (low) and 16 + 4i + j
- * (high) Q4_0  d[G] (f16), then the same nibbles Q8_0  d[G] (f16), then 8 x (G rows x 4 bytes): byte j of part i is
- * column 4i + j; signed for G = 8, with the sign bit flipped (so that it is unsigned with an offset of 128, as VNNI
- * wants its first operand) for G = 16 F32, F16, BF16  column by column: G elements A matrix takes exactly the bytes of
- * its GGUF rows (when rows is a multiple of G), so streaming costs nothing extra. */
+ *   Q4_1, Q4_Z  two f16 a row: d[G], then m[G] or the negative zero point[G]; then 4 x (G rows x 4 bytes): byte j of part i holds
+ *               columns 4i + j (low) and 16 + 4i + j (high)
+ *   Q4_0        d[G] (f16), then the same nibbles
+ *   Q8_0        d[G] (f16), then 8 x (G rows x 4 bytes): byte j of part i is column 4i + j; signed for G = 8, with the sign bit flipped
+ *               (so that it is unsigned with an offset of 128, as VNNI wants its first operand) for G = 16
+ *   F8_B32      d[G] (f32), then column by column: G bytes. The d of a block with a NaN is NaN: products do not look for them
+ *   F32, F16, BF16  column by column: G elements
+ * A matrix takes exactly the bytes of its GGUF rows (when rows is a multiple of G), so streaming costs nothing extra. */
 #ifndef SLUICE_PACK_H
 #define SLUICE_PACK_H
 

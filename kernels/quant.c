@@ -1,6 +1,6 @@
 /* quant.c - f32 to GGUF rows, as gguf's own quantizers do it (bit-exact for Q8_0, F16, BF16; in Q4_0 and Q4_1 a tie may
  * round the other way). For tests and tools; no product uses it. */
-#include "common/half.h"
+#include "common/float8.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -74,6 +74,37 @@ static void quant_q4_1(const float *x, uint8_t *out)
 	}
 }
 
+/* The grid has a whole zero point in 0..15, so 0 is always one of its values. */
+static void quant_q4_z(const float *x, uint8_t *out)
+{
+	float min = 0, max = 0, d, inv, zero;
+
+	for (int i = 0; i < 32; i++) {
+		min = fminf(min, x[i]);
+		max = fmaxf(max, x[i]);
+	}
+	d = (max - min) / 15.0f;
+	inv = d != 0 ? 1.0f / d : 0.0f;
+	zero = (float)quant_clamp(roundf(-min * inv), 0, 15);
+	quant_put_u16(out, half_from_f32(d));
+	quant_put_u16(out + 2, half_from_f32(-zero));
+	for (int i = 0; i < 16; i++) {
+		int lo = quant_clamp(floorf(x[i] * inv + zero + 0.5f), 0, 15);
+		int hi = quant_clamp(floorf(x[i + 16] * inv + zero + 0.5f), 0, 15);
+
+		out[4 + i] = (uint8_t)(lo | hi << 4);
+	}
+}
+
+static void quant_f8_b32(const float *x, uint8_t *out)
+{
+	float unused, d = quant_amax(x, &unused) / FLOAT8_MAX;
+	float inv = d != 0 ? 1.0f / d : 0.0f;
+
+	memcpy(out, &d, 4);
+	for (int i = 0; i < 32; i++) out[4 + i] = float8_from_f32(x[i] * inv);
+}
+
 int kquant_row(enum ggtype type, const float *x, void *row, uint64_t cols)
 {
 	uint8_t *out = row;
@@ -97,6 +128,12 @@ int kquant_row(enum ggtype type, const float *x, void *row, uint64_t cols)
 			break;
 		case GGTYPE_Q4_1:
 			quant_q4_1(x, out + b * 20);
+			break;
+		case GGTYPE_Q4_Z:
+			quant_q4_z(x, out + b * 20);
+			break;
+		case GGTYPE_F8_B32:
+			quant_f8_b32(x, out + b * 36);
 			break;
 		default:
 			return ST_UNSUPPORTED;

@@ -37,7 +37,7 @@ static float ref_dot_quantized(enum ggtype type, const uint8_t *w, struct cpu_xq
 
 	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++) {
 		const int8_t *q = x.q + b * CPU_QBLOCK;
-		const uint8_t *quants = w + (type == GGTYPE_Q4_1 ? 4 : 2);
+		const uint8_t *quants = w + (type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z ? 4 : 2);
 		int32_t dot = 0;
 
 		for (uint32_t i = 0; i < CPU_QBLOCK; i++) {
@@ -51,6 +51,7 @@ static float ref_dot_quantized(enum ggtype type, const uint8_t *w, struct cpu_xq
 		if (type == GGTYPE_Q4_0) dot -= 8 * x.isum[b];
 		sum += (double)half_load(w) * x.scale[b] * dot;
 		if (type == GGTYPE_Q4_1) sum += (double)half_load(w + 2) * x.ssum[b];
+		if (type == GGTYPE_Q4_Z) sum += (double)half_load(w) * half_load(w + 2) * x.ssum[b];
 		w += ggtype_info(type)->block_bytes;
 	}
 	return (float)sum;

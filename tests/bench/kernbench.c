@@ -50,6 +50,8 @@ static struct kmat bench_mat(enum ggtype type, uint32_t rows, uint32_t cols)
 	for (size_t i = 0; i < rows * row_bytes; i++) src[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24);
 	for (size_t i = 0; i < rows * row_bytes; i += block) {
 		if (type == GGTYPE_Q4_1) memcpy(src + i + 2, "\x00\x9c", 2);
+		if (type == GGTYPE_Q4_Z) memcpy(src + i + 2, "\x00\xc8", 2); /* -8 */
+		if (type == GGTYPE_F8_B32) memcpy(src + i + 2, "\x00\x3b", 2);
 		if (block > 4) memcpy(src + i, "\x00\x14", 2); /* f16 0.001 */
 		if (block == 2) src[i + 1] = 0x20;
 	}
@@ -332,7 +334,9 @@ int main(int argc, char **argv)
 		bench_product(GGTYPE_Q4_1, FFN, DIM);
 		bench_product(GGTYPE_Q4_1, DIM, FFN);
 		bench_product(GGTYPE_Q4_0, FFN, DIM);
+		bench_product(GGTYPE_Q4_Z, FFN, DIM);
 		bench_product(GGTYPE_Q8_0, VOCAB, DIM);
+		bench_product(GGTYPE_F8_B32, FFN, DIM);
 		bench_product(GGTYPE_F16, FFN, DIM);
 		bench_product(GGTYPE_BF16, FFN, DIM);
 		bench_product(GGTYPE_F32, FFN, DIM);

@@ -6,7 +6,8 @@
 #include "tests/kernels/rig.h"
 
 static const enum ggtype ops_mat_types[] = {
-	GGTYPE_Q4_1, GGTYPE_Q4_0, GGTYPE_Q8_0, GGTYPE_F16, GGTYPE_BF16, GGTYPE_F32, GGTYPE_Q5_0, GGTYPE_Q5_1,
+	GGTYPE_Q4_1, GGTYPE_Q4_0, GGTYPE_Q8_0, GGTYPE_F16,  GGTYPE_BF16,
+	GGTYPE_F32,  GGTYPE_Q5_0, GGTYPE_Q5_1, GGTYPE_Q4_Z, GGTYPE_F8_B32,
 };
 
 /* Random rows of a type. Formats that kquant_row() lacks get random bytes with sane scales. */

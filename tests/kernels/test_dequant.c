@@ -98,6 +98,82 @@ static void bf16_rounds_to_even(void **state)
 	}
 }
 
+/* A float8 by its definition. */
+static double e4m3(uint32_t byte)
+{
+	int exponent = byte >> 3 & 15, mantissa = byte & 7;
+	double v = exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+
+	if ((byte & 0x7f) == 0x7f) return NAN;
+	return byte & 0x80 ? -v : v;
+}
+
+static void blocks_of_float8_are_scaled(void **state)
+{
+	static const float scales[] = {1.0f, 0.0123f, -3.5f, 1e-30f};
+	uint8_t row[8 * 36];
+	float got[256];
+
+	for (size_t s = 0; s < ARRAY_LEN(scales); s++) {
+		for (uint32_t b = 0; b < 8; b++) {
+			memcpy(row + b * 36, &scales[s], 4);
+			for (uint32_t i = 0; i < 32; i++) row[b * 36 + 4 + i] = (uint8_t)(b * 32 + i);
+		}
+		assert_int_equal(kdequant_row(GGTYPE_F8_B32, row, got, 256), ST_OK);
+		for (uint32_t i = 0; i < 256; i++) {
+			float want = (float)(e4m3(i) * scales[s]);
+
+			assert_true(got[i] == want || (want != want && got[i] != got[i]));
+		}
+	}
+}
+
+static void blocks_with_zero_points_are_exact(void **state)
+{
+	uint8_t row[20];
+	float got[32];
+
+	for (int zero = -1; zero <= 16; zero++) {
+		for (uint32_t d = 1; d < 0x7c00; d += 97) {
+			uint16_t half = (uint16_t)d, offset = half_from_f32((float)-zero);
+
+			memcpy(row, &half, 2);
+			memcpy(row + 2, &offset, 2);
+			for (uint32_t i = 0; i < 16; i++) row[4 + i] = (uint8_t)(i | (15 - i) << 4);
+			assert_int_equal(kdequant_row(GGTYPE_Q4_Z, row, got, 32), ST_OK);
+			for (int i = 0; i < 16; i++) {
+				assert_true((double)got[i] == (double)half_to_f32(half) * (i - zero));
+				assert_true((double)got[i + 16] == (double)half_to_f32(half) * (15 - i - zero));
+			}
+		}
+	}
+}
+
+static void our_types_are_quantized_to_the_nearest(void **state)
+{
+	struct rig_rng r = {5};
+
+	for (int round = 0; round < 200; round++) {
+		float *x = rig_floats(&r, 32), max = 0, span = 0, got[32];
+		uint8_t row[36];
+
+		if (round == 0) memset(x, 0, 32 * sizeof(float));
+		for (int i = 0; i < 32; i++) {
+			if (round % 3 == 1) x[i] = fabsf(x[i]);
+			max = fmaxf(max, fabsf(x[i]));
+		}
+		assert_int_equal(kquant_row(GGTYPE_F8_B32, x, row, 32), ST_OK);
+		assert_int_equal(kdequant_row(GGTYPE_F8_B32, row, got, 32), ST_OK);
+		for (int i = 0; i < 32; i++) assert_true(fabsf(got[i] - x[i]) <= fabsf(x[i]) / 15.9f + max * 0x1p-17f);
+		assert_int_equal(kquant_row(GGTYPE_Q4_Z, x, row, 32), ST_OK);
+		assert_int_equal(kdequant_row(GGTYPE_Q4_Z, row, got, 32), ST_OK);
+		span = half_load(
+			row); /* the distance of two values; the rounded zero point moves the ends by half of it */
+		for (int i = 0; i < 32; i++) assert_true(fabsf(got[i] - x[i]) <= span * 1.02f);
+		free(x);
+	}
+}
+
 static void unknown_types_are_refused(void **state)
 {
 	float x[256] = {0};
@@ -138,6 +214,9 @@ int main(void)
 		cmocka_unit_test(blocks_are_what_gguf_makes_of_them),
 		cmocka_unit_test(f16_goes_both_ways),
 		cmocka_unit_test(bf16_rounds_to_even),
+		cmocka_unit_test(blocks_of_float8_are_scaled),
+		cmocka_unit_test(blocks_with_zero_points_are_exact),
+		cmocka_unit_test(our_types_are_quantized_to_the_nearest),
 		cmocka_unit_test(unknown_types_are_refused),
 		cmocka_unit_test(philox_gives_the_known_answers),
 	};
