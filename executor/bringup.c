@@ -3,9 +3,9 @@
 
 #define BRINGUP_HELLO_NS (100 * NS_PER_MS) /* how often hello is repeated */
 
-void bringup_init(struct bringup *b, uint64_t epoch, uint32_t n_ranks)
+void bringup_init(struct bringup *b, uint64_t epoch, uint32_t n_ranks, uint64_t tokens_ahead)
 {
-	*b = (struct bringup){.epoch = epoch};
+	*b = (struct bringup){.epoch = epoch, .tokens_ahead = tokens_ahead};
 	collective_init(&b->rpc, n_ranks);
 }
 
@@ -37,11 +37,28 @@ static int bringup_bad_body(const struct bringup *b, uint32_t rank, struct errbu
 	return err_set(err, ST_CORRUPT, "worker %u: %s: the answer could not be read", rank, b->rpc.method);
 }
 
+/* All ranks have the same layers, so the same groups. */
+static int bringup_take_kv(struct bringup *b, uint32_t rank, struct core_kv kv, struct errbuf *err)
+{
+	const struct core_kv *first = &b->kv;
+
+	if (kv.n_full + kv.n_windowed > LIMIT_KV_GROUPS || (kv.n_windowed && !kv.window))
+		return err_set(err, ST_INVALID, "worker %u: %u and %u KV groups, window %u", rank, kv.n_full, kv.n_windowed, kv.window);
+	if (rank && (kv.n_full != first->n_full || kv.n_windowed != first->n_windowed || kv.window != first->window ||
+		     kv.recurrent != first->recurrent))
+		return err_set(err, ST_INVALID, "worker %u has other KV groups (%u and %u, window %u) than worker 0 (%u and %u, window %u)", rank,
+			       kv.n_full, kv.n_windowed, kv.window, first->n_full, first->n_windowed, first->window);
+	b->kv = kv;
+	return ST_OK;
+}
+
 static int bringup_on_hello(struct bringup *b, struct errbuf *err)
 {
 	struct rpc_hello_reply r;
 	bool ready = true;
+	int rc;
 
+	b->model_len_max = UINT32_MAX;
 	for (uint32_t i = 0; i < b->rpc.n_ranks; i++) {
 		const struct collective_answer *a = &b->rpc.answers[i];
 
@@ -51,10 +68,11 @@ static int bringup_on_hello(struct bringup *b, struct errbuf *err)
 				       r.version, PROTO_VERSION);
 		ready = ready && r.state == RPC_WORKER_READY && (i == 0 || r.n_blocks == b->n_blocks);
 		b->n_blocks = r.n_blocks;
-		b->model_len_max = r.model_len_max;
+		b->model_len_max = min_u32(b->model_len_max, r.model_len_max);
 		b->vocab = r.vocab;
 		b->dim = r.dim;
-		b->kv = (struct core_kv){r.n_full, r.n_windowed, r.window, r.recurrent};
+		rc = bringup_take_kv(b, i, (struct core_kv){r.n_full, r.n_windowed, r.window, r.recurrent}, err);
+		if (rc != ST_OK) return rc;
 	}
 	bringup_move(b, ready ? BRINGUP_RESET : BRINGUP_LOAD);
 	return ST_OK;
@@ -63,6 +81,7 @@ static int bringup_on_hello(struct bringup *b, struct errbuf *err)
 static int bringup_on_load(struct bringup *b, struct errbuf *err)
 {
 	struct rpc_load_reply r;
+	int rc;
 
 	b->model_len_max = UINT32_MAX;
 	for (uint32_t i = 0; i < b->rpc.n_ranks; i++) {
@@ -72,7 +91,8 @@ static int bringup_on_load(struct bringup *b, struct errbuf *err)
 		b->model_len_max = min_u32(b->model_len_max, r.model_len_max);
 		b->vocab = r.vocab;
 		b->dim = r.dim;
-		b->kv = (struct core_kv){r.n_full, r.n_windowed, r.window, r.recurrent};
+		rc = bringup_take_kv(b, i, (struct core_kv){r.n_full, r.n_windowed, r.window, r.recurrent}, err);
+		if (rc != ST_OK) return rc;
 	}
 	bringup_move(b, BRINGUP_PROFILE);
 	return ST_OK;
@@ -81,14 +101,23 @@ static int bringup_on_load(struct bringup *b, struct errbuf *err)
 static int bringup_on_profile(struct bringup *b, struct errbuf *err)
 {
 	struct rpc_profile_reply r;
+	uint32_t smallest = 0;
+	uint64_t len;
 
 	b->n_blocks = UINT64_MAX;
 	for (uint32_t i = 0; i < b->rpc.n_ranks; i++) {
 		const struct collective_answer *a = &b->rpc.answers[i];
 
 		if (rpc_profile_reply_unpack(&r, a->body, a->body_len) != ST_OK) return bringup_bad_body(b, i, err);
-		b->n_blocks = min_u64(b->n_blocks, r.n_blocks); /* the smallest rank decides for all */
+		if (r.n_blocks < b->n_blocks) smallest = i; /* it decides for all */
+		b->n_blocks = min_u64(b->n_blocks, r.n_blocks);
 	}
+	len = core_kv_len(&b->kv, b->tokens_ahead, b->n_blocks);
+	if (len < b->model_len_max)
+		return err_set(err, ST_NO_MEMORY,
+			       "worker %u has room for %llu KV blocks, which hold one request of %llu tokens, but --max-model-len is %u: the "
+			       "largest that fits is %llu",
+			       smallest, (unsigned long long)b->n_blocks, (unsigned long long)len, b->model_len_max, (unsigned long long)len);
 	bringup_move(b, BRINGUP_KV_INIT);
 	return ST_OK;
 }

@@ -3,6 +3,8 @@
  *   HELLO -> all ready with the same size: RESET -> done           (a new executor finds workers with their weights)
  *         -> else: LOAD -> PROFILE -> KV_INIT (smallest rank decides) -> WARM_UP -> done
  *
+ * A pool that cannot hold one request of the model's length is a failure: it would be refused when it comes, days later.
+ *
  * HELLO is repeated until every rank has answered: a worker that has just been started attaches to the ring at its end and misses
  * what was said before. A death at any point starts again when all ranks exist. */
 #ifndef SLUICE_BRINGUP_H
@@ -26,15 +28,16 @@ enum bringup_state {
 struct bringup {
 	enum bringup_state state;
 	struct collective rpc;
-	uint64_t epoch;
+	uint64_t epoch, tokens_ahead;
 	uint64_t alive; /* bit a rank */
 	bool call_due;  /* the state's call has not been made yet */
 	uint64_t n_blocks;
-	uint32_t model_len_max, vocab, dim;
-	struct core_kv kv; /* what the workers need to say about a sequence's blocks */
+	uint32_t model_len_max, vocab, dim; /* model_len_max: the smallest rank's */
+	struct core_kv kv;                  /* what the workers need to say about a sequence's blocks */
 };
 
-void bringup_init(struct bringup *b, uint64_t epoch, uint32_t n_ranks);
+/* tokens_ahead: of a sequence, that the core schedules before they are computed; decides what layers with a window keep. */
+void bringup_init(struct bringup *b, uint64_t epoch, uint32_t n_ranks, uint64_t tokens_ahead);
 void bringup_on_worker(struct bringup *b, uint32_t rank, bool alive);
 /* ST_OK: went on or ignored. Another code: failed for good, err says which rank and why. */
 int bringup_on_reply(struct bringup *b, const struct msg_rpc_reply *m, struct errbuf *err) MUST_CHECK;

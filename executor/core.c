@@ -208,27 +208,36 @@ static void core_new_pool(struct core *c, uint32_t n_blocks)
 	c->n_shared = 0;
 }
 
+uint32_t core_kv_window_blocks(const struct core_kv *kv, uint64_t tokens_ahead)
+{
+	if (kv->n_windowed == 0) return 0;
+	return (uint32_t)min_u64(UINT32_MAX, ((uint64_t)kv->window - 1 + tokens_ahead) / KVPOOL_BLOCK + 2);
+}
+
+uint64_t core_kv_len(const struct core_kv *kv, uint64_t tokens_ahead, uint64_t n_blocks)
+{
+	uint64_t window_blocks = core_kv_window_blocks(kv, tokens_ahead), n_groups = max_u64((uint64_t)kv->n_full + kv->n_windowed, 1);
+
+	/* As long as the windowed groups hold everything, all groups are alike. */
+	if (kv->n_windowed == 0 || n_blocks / n_groups < window_blocks) return n_blocks / n_groups * KVPOOL_BLOCK;
+	if (kv->n_full == 0) return UINT64_MAX;
+	return (n_blocks - kv->n_windowed * window_blocks) / kv->n_full * KVPOOL_BLOCK;
+}
+
+/* Tokens that are scheduled before a step has computed them, at most. */
+static uint64_t core_tokens_ahead(const struct core *c)
+{
+	return (uint64_t)c->cfg.steps_in_flight_max * c->cfg.batched_tokens_max;
+}
+
 /* What the workers say that a sequence keeps. */
 static void core_set_kv(struct core *c, const struct core_kv *kv)
 {
-	uint64_t ahead = (uint64_t)c->cfg.steps_in_flight_max * c->cfg.batched_tokens_max;
-
 	c->kv = *kv;
 	if (kv->n_full + kv->n_windowed == 0) c->kv.n_full = 1;
 	c->n_kv_groups = c->kv.n_full + c->kv.n_windowed;
 	CHECK(c->n_kv_groups <= LIMIT_KV_GROUPS && (kv->n_windowed == 0 || kv->window > 0));
-	c->window_blocks = c->kv.n_windowed ? (uint32_t)min_u64(UINT32_MAX, (kv->window - 1 + ahead) / KVPOOL_BLOCK + 2) : 0;
-}
-
-/* Tokens that fit into the whole pool, alone. */
-static uint64_t core_pool_len(const struct core *c, uint32_t n_blocks)
-{
-	uint64_t rest = (uint64_t)c->kv.n_windowed * c->window_blocks;
-
-	/* As long as the windowed groups hold everything, all groups are alike. */
-	if (n_blocks / c->n_kv_groups < c->window_blocks || c->kv.n_windowed == 0) return (uint64_t)n_blocks / c->n_kv_groups * KVPOOL_BLOCK;
-	if (c->kv.n_full == 0) return UINT64_MAX;
-	return (n_blocks - rest) / c->kv.n_full * KVPOOL_BLOCK;
+	c->window_blocks = core_kv_window_blocks(kv, core_tokens_ahead(c));
 }
 
 /* Events. */
@@ -280,7 +289,7 @@ void core_on_workers_ready(struct core *c, const struct core_workers *w, uint64_
 	c->vocab = w->vocab;
 	c->dim = w->dim;
 	c->model_len_max = model_len_max;
-	c->len_max = (uint32_t)min_u64(model_len_max, core_pool_len(c, w->n_blocks));
+	c->len_max = (uint32_t)min_u64(model_len_max, core_kv_len(&c->kv, core_tokens_ahead(c), w->n_blocks));
 	c->ready = c->was_ready = true;
 	for (state = SEQ_WAITING; state < SEQ_DONE; state++) {
 		LIST_EACH(&c->seqs.in_state[state], it, nx) admit_recheck(c, CONTAINER_OF(it, struct seq, link));

@@ -51,7 +51,7 @@ struct core_config {
 	uint32_t requests_max;        /* held at a time; beyond it REFUSAL_QUEUE_FULL */
 	uint32_t steps_in_flight_max; /* 2: step n+1 is scheduled while step n runs */
 	uint32_t prefill_chunk_max;   /* --long-prefill-token-threshold; 0 = the whole budget */
-	bool prefix_cache;
+	bool prefix_cache; /* unless the workers are recurrent */
 	uint64_t sync_interval_ns;
 };
 
@@ -93,6 +93,10 @@ struct core_kv {
 	uint32_t window;             /* tokens that a windowed layer sees, the newest included */
 	bool recurrent;
 };
+/* Blocks of a windowed group that a sequence holds at most, when tokens_ahead more may be scheduled than have been computed. */
+uint32_t core_kv_window_blocks(const struct core_kv *kv, uint64_t tokens_ahead);
+/* Tokens of a sequence that has all of n_blocks for itself; UINT64_MAX: any number. */
+uint64_t core_kv_len(const struct core_kv *kv, uint64_t tokens_ahead, uint64_t n_blocks);
 /* What the workers are, once all ranks have loaded and sized. */
 struct core_workers {
 	uint32_t n_blocks, model_len_max;

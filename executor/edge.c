@@ -52,7 +52,7 @@ struct edge {
 	struct core_stats shown; /* as last copied to the page */
 	uint64_t dropped, dropped_shown;
 	uint64_t step_began_ns[EDGE_IN_FLIGHT + 1]; /* by step number modulo its length */
-	bool serving;
+	bool serving, said_sizes;
 	int exit_code;
 };
 
@@ -250,6 +250,21 @@ static void on_edge_reply(uv_poll_t *h, int status, int events)
 
 /* ---- the pass ---- */
 
+static void edge_log_ready(struct edge *e)
+{
+	const struct config *cfg = &e->boot->config;
+	const struct bringup *b = &e->bringup;
+
+	log_info("epoch %llu: workers are ready with %llu KV blocks; requests of up to %u tokens", (unsigned long long)e->boot->epoch,
+		 (unsigned long long)b->n_blocks, b->model_len_max);
+	if (e->said_sizes) return;
+	e->said_sizes = true;
+	if (cfg->max_model_len == CONFIG_LEN_AUTO)
+		log_info("--max-model-len auto: %u tokens is the longest that fits", b->model_len_max);
+	if (b->kv.recurrent && cfg->enable_prefix_caching)
+		log_info("prefix caching is off: %s has linear-attention layers, whose state is not in KV blocks", cfg->model);
+}
+
 static void edge_bringup(struct edge *e, uint64_t now)
 {
 	struct page *page = e->boot->page;
@@ -267,12 +282,10 @@ static void edge_bringup(struct edge *e, uint64_t now)
 			      now);
 	atomic_store(&page->model_len_max, e->bringup.model_len_max);
 	atomic_store(&page->n_blocks, e->bringup.n_blocks);
+	atomic_store(&page->recurrent, e->bringup.kv.recurrent);
 	page_state(e->slot, PAGE_SERVING);
 	boot_send_ready();
-	if (e->bringup.kv.recurrent && e->boot->config.enable_prefix_caching)
-		log_info("prefix caching is off: the model has linear-attention layers, whose state is not in KV blocks");
-	log_info("epoch %llu: workers are ready with %llu KV blocks", (unsigned long long)e->boot->epoch,
-		 (unsigned long long)e->bringup.n_blocks);
+	edge_log_ready(e);
 }
 
 static void edge_show(struct edge *e)
@@ -377,7 +390,7 @@ static int edge_open(struct edge *e, struct errbuf *err)
 						 .prefix_cache = cfg->enable_prefix_caching,
 						 .sync_interval_ns = EDGE_SYNC_NS},
 			   &out);
-	bringup_init(&e->bringup, e->boot->epoch, e->n_ranks);
+	bringup_init(&e->bringup, e->boot->epoch, e->n_ranks, (uint64_t)EDGE_IN_FLIGHT * cfg->max_num_batched_tokens);
 	rc = edge_attach_rings(e, err);
 	if (rc != ST_OK) return rc;
 	e->zctx = zctx_new(e->boot->key, LIMIT_MESSAGE_BYTES);

@@ -76,6 +76,7 @@ void api_metrics(struct api *a, struct http_request *r)
 {
 	char cache[512];
 	uint64_t n_blocks = atomic_load_explicit(&a->page->n_blocks, memory_order_relaxed);
+	bool caching = a->config->enable_prefix_caching && !atomic_load_explicit(&a->page->recurrent, memory_order_relaxed);
 	struct strbuf out;
 
 	strbuf_init(&out, HEALTH_METRICS_MAX);
@@ -83,7 +84,7 @@ void api_metrics(struct api *a, struct http_request *r)
 	snprintf(cache, sizeof(cache),
 		 "%s,block_size=\"16\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\",gpu_memory_utilization=\"%g\",num_gpu_blocks=\"%llu\"",
 		 "engine=\"0\"", out.data,
-		 a->config->enable_prefix_caching ? "True" : "False", a->config->gpu_memory_utilization, (unsigned long long)n_blocks);
+		 caching ? "True" : "False", a->config->gpu_memory_utilization, (unsigned long long)n_blocks);
 	strbuf_reset(&out);
 	page_render(a->page, a->metric_labels, cache, &out);
 	http_answer(r, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, out.data, out.len);

@@ -176,6 +176,7 @@ static void sim_set_up(struct sim *s)
 		t->hwm_down = (uint32_t)sim_range(s, 1, 4);
 		t->core.seqs_max = (uint32_t)sim_range(s, 1, 4);
 	}
+	s->counts->recurrent_model += t->kv.recurrent;
 }
 
 uint64_t sim_run(uint64_t seed, bool verbose, struct sim_counts *counts)

@@ -40,6 +40,7 @@
 	C(lane_closed, 0)                   \
 	C(pause, 0)                         \
 	C(start_failure, 0)                 \
+	C(recurrent_model, 5)               \
 	C(silence, 0)                       \
 	C(resubmit, 0)                      \
 	C(replay, 0)                        \

@@ -416,7 +416,7 @@ static void refusals_go_on_where_the_lane_was_full(void **state)
 	core_free(b.core);
 	b.core = core_new(&cfg, &out);
 	corebox_hello(&b, 0, 0);
-	core_on_workers_ready(b.core, &(struct core_workers){8, 100, COREBOX_IDS, COREBOX_DIM}, b.now);
+	core_on_workers_ready(b.core, &(struct core_workers){8, 100, COREBOX_IDS, COREBOX_DIM, {0}}, b.now);
 	for (i = 1; i <= 7; i++) corebox_submit(&b, i, 9, 500, 1);
 	n_refusals_left = 3;
 	core_step(b.core, b.now);
