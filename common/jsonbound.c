@@ -11,13 +11,18 @@ enum jsonbound jsonbound_scan(const char *s, size_t len, uint32_t depth_max, siz
 		char c = s[i];
 
 		if (in_string) {
-			if (c == '\\') i++;
-			else if (c == '"') in_string = false;
+			if (c == '\\')
+				i++;
+			else if (c == '"')
+				in_string = false;
 			continue;
 		}
-		if (c == '"') in_string = true;
-		else if (c == '[' || c == '{') depth++;
-		else if (c == ']' || c == '}') depth--;
+		if (c == '"')
+			in_string = true;
+		else if (c == '[' || c == '{')
+			depth++;
+		else if (c == ']' || c == '}')
+			depth--;
 		if (c == '[' || c == '{' || c == ',' || c == ':') values++;
 		if (depth > depth_max) return JSONBOUND_TOO_DEEP;
 		if (values > values_max) return JSONBOUND_TOO_MANY;

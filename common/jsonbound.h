@@ -1,6 +1,7 @@
 /* jsonbound.h - how deep and how large a JSON text is, found in a flat scan before a parser sees it.
  *
- * jansson's parser and, later, its destructor recurse, and each value costs it some 50 bytes. What is not JSON is left to the parser. */
+ * jansson's parser and, later, its destructor recurse, and each value costs it some 50 bytes. What is not JSON is left
+ * to the parser. */
 #ifndef SLUICE_JSONBOUND_H
 #define SLUICE_JSONBOUND_H
 

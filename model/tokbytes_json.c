@@ -17,17 +17,19 @@ enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_USER = 4, TYPE_UNUSED = 5, TYPE_B
 
 static bool is_byte_name(const char *s)
 {
-	return strlen(s) == 6 && memcmp(s, "<0x", 3) == 0 && strspn(s + 3, "0123456789ABCDEFabcdef") == 2 && s[5] == '>';
+	return strlen(s) == 6 && memcmp(s, "<0x", 3) == 0 && strspn(s + 3, "0123456789ABCDEFabcdef") == 2 &&
+	       s[5] == '>';
 }
 
-static int put_token(struct tokbytes_json *t, const struct jsonplace *p, uint32_t id, struct gguf_str text, int32_t type)
+static int put_token(struct tokbytes_json *t, const struct jsonplace *p, uint32_t id, struct gguf_str text,
+		     int32_t type)
 {
 	struct gguf_str old = t->tokens[id];
 	bool same = old.len == text.len && (text.len == 0 || memcmp(old.s, text.s, text.len) == 0);
 
 	if (old.len > 0 && !same)
-		return jsonplace_fail(p, ST_INVALID, "id %u is that of \"%s\" and of \"%s\"; expected one token an id", id,
-				      quote_short(old.s, old.len).text, quote_short(text.s, text.len).text);
+		return jsonplace_fail(p, ST_INVALID, "id %u is that of \"%s\" and of \"%s\"; expected one token an id",
+				      id, quote_short(old.s, old.len).text, quote_short(text.s, text.len).text);
 	t->tokens[id] = text;
 	t->types[id] = type;
 	return ST_OK;
@@ -71,7 +73,8 @@ static int read_vocab(struct tokbytes_json *t, const struct jsonplace *vocab, bo
 		int32_t type = byte_fallback && is_byte_name(text) ? TYPE_BYTE : TYPE_NORMAL;
 
 		if (rc == ST_OK)
-			rc = put_token(t, vocab, (uint32_t)json_integer_value(value), (struct gguf_str){text, strlen(text)}, type);
+			rc = put_token(t, vocab, (uint32_t)json_integer_value(value),
+				       (struct gguf_str){text, strlen(text)}, type);
 	}
 	return rc;
 }

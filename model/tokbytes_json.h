@@ -1,7 +1,8 @@
-/* tokbytes_json.h - the vocabulary of a tokenizer.json as lists, for the tokenizer (frontend/) and for tokbytes_from_json().
+/* tokbytes_json.h - the vocabulary of a tokenizer.json as lists, for the tokenizer (frontend/) and for
+ * tokbytes_from_json().
  *
- * Read are model.vocab, model.byte_fallback, added_tokens, and whether a step of pre_tokenizer is ByteLevel, which is how such files say
- * that tokens are spelled as GPT-2 did. All else is the tokenizer's business. */
+ * Read are model.vocab, model.byte_fallback, added_tokens, and whether a step of pre_tokenizer is ByteLevel, which is
+ * how such files say that tokens are spelled as GPT-2 did. All else is the tokenizer's business. */
 #ifndef SLUICE_TOKBYTES_JSON_H
 #define SLUICE_TOKBYTES_JSON_H
 
@@ -21,7 +22,8 @@ struct tokbytes_json {
 int tokbytes_json_read(struct tokbytes_json *t, const struct jsonplace *root) MUST_CHECK;
 void tokbytes_json_release(struct tokbytes_json *t);
 
-/* path: a tokenizer.json, or a folder that holds one. out: its path, of at least 4400 bytes; shown: how messages call it. */
+/* path: a tokenizer.json, or a folder that holds one. out: its path, of at least 4400 bytes; shown: how messages call
+ * it. */
 void tokbytes_json_path(const char *path, char *out, size_t cap, struct quote *shown);
 
 /* For constrained decoding: as tokbytes_from_gguf(). ST_NOT_FOUND: no such file. */

@@ -4,6 +4,7 @@
 #include "sluice/chatcmd.h"
 #include "sluice/completecmd.h"
 #include "sluice/inspect.h"
+#include "sluice/pullcmd.h"
 #include "sluice/serve.h"
 #include "sluice/tokenizecmd.h"
 
@@ -25,6 +26,7 @@ static const struct {
 	const char *help;
 } commands[] = {
 	{"serve", serve_main, "serve a model over an OpenAI-compatible HTTP API"},
+	{"pull", pullcmd_main, "fetch a model from a Hugging Face hub"},
 	{"chat", chatcmd_main, "talk to a server in the terminal"},
 	{"complete", completecmd_main, "have a server continue a text"},
 	{"tokenize", tokenizecmd_main, "show a text's tokens as the server sees them"},

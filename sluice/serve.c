@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/mem.h"
 #include "model/preflight.h"
+#include "sluice/hub.h"
 #include "sluice/keysource.h"
 #include "sluice/kid.h"
 #include "sluice/notify.h"
@@ -22,6 +23,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -424,6 +426,31 @@ static int serve_descriptors(struct errbuf *err)
 		       (unsigned long long)lim.rlim_cur, DESCRIPTORS_MIN);
 }
 
+static void serve_say(const char *line)
+{
+	log_info("%s", line);
+}
+
+/* A model by its name on a hub is fetched first, unless the cache has it, and served under that name. */
+static int serve_find_model(struct serve *s, struct errbuf *err)
+{
+	struct hub_opts o = {.may_fetch = true, .progress = s->config.progress, .say = serve_say};
+	struct hub_found found;
+	int rc = hub_resolve(&found, s->config.model, &o, err);
+
+	if (rc != ST_OK) return rc;
+	free(s->config.model);
+	s->config.model = found.path;
+	if (found.repo) log_info("%s is %s", found.repo, found.path);
+	if (!found.repo || s->config.served_model_name[0]) {
+		free(found.repo);
+		return ST_OK;
+	}
+	free(s->config.served_model_name);
+	s->config.served_model_name = found.repo;
+	return ST_OK;
+}
+
 static int serve_start(struct serve *s, struct errbuf *err)
 {
 	uint32_t n_frontends = s->config.num_frontends, n = 0;
@@ -495,7 +522,8 @@ int serve_main(int argc, char **argv)
 	log_init("supervisor", (enum log_level)s.config.log_level);
 	signal(SIGPIPE, SIG_IGN);
 	uv_loop_init(&s.loop);
-	rc = preflight_check(s.config.model, &err);
+	rc = serve_find_model(&s, &err);
+	if (rc == ST_OK) rc = preflight_check(s.config.model, &err);
 	if (rc == ST_OK) rc = serve_descriptors(&err);
 	if (rc == ST_OK) rc = serve_start(&s, &err);
 	if (rc != ST_OK) {
