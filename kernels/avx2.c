@@ -1,8 +1,7 @@
-/* avx2.c - the AVX2 level: operations on rows, and its table. Products are in avx2_product.c, attention in
- * avx2_attention.c, the KV cache in avx2_kv.c. Tails of rows go through the same instructions under a mask, so an
- * element's bits do not depend on where in a row or a piece it lies. */
+/* avx2.c - the AVX2 level: operations on rows, and its table. Products are in avx2_product.c, gates in avx2_gate.c, recurrent layers in
+ * avx2_recurrent.c, attention in avx2_attention.c, the KV cache in avx2_kv.c. Tails of rows go through the same instructions under a
+ * mask, so an element's bits do not depend on where in a row or a piece it lies. */
 #include "kernels/avx2_math.h"
-#include "kernels/ref.h"
 
 #include <math.h>
 #include <string.h>
@@ -100,35 +99,6 @@ void avx2_norm(float *out, const float *x, const float *w, uint32_t dim, float e
 		avx2_norm_row(out, x, w, dim, scale, true, false);
 	else
 		avx2_norm_row(out, x, w, dim, scale, false, accumulate);
-}
-
-CPU_INLINE __m256 avx2_silu(__m256 gate, __m256 up)
-{
-	__m256 e = avx2_exp(_mm256_sub_ps(_mm256_setzero_ps(), gate));
-
-	return _mm256_mul_ps(_mm256_div_ps(gate, _mm256_add_ps(_mm256_set1_ps(1.0f), e)), up);
-}
-
-static void avx2_glu_silu(float *out, const float *gate, const float *up, size_t len)
-{
-	size_t i = 0;
-
-	for (; i + 8 <= len; i += 8)
-		_mm256_storeu_ps(out + i, avx2_silu(_mm256_loadu_ps(gate + i), _mm256_loadu_ps(up + i)));
-	if (i < len) {
-		__m256i mask = avx2_mask((uint32_t)(len - i));
-
-		_mm256_maskstore_ps(out + i, mask,
-				    avx2_silu(_mm256_maskload_ps(gate + i, mask), _mm256_maskload_ps(up + i, mask)));
-	}
-}
-
-void avx2_glu(float *out, const float *gate, const float *up, size_t len, enum kglu kind, float limit)
-{
-	if (kind == KGLU_SILU)
-		avx2_glu_silu(out, gate, up, len);
-	else
-		cpu_level_ref.glu(out, gate, up, len, kind, limit);
 }
 
 /* Pairs (2i, 2i + 1): 4 of them in a vector. */
@@ -261,11 +231,11 @@ const struct cpu_level cpu_level_avx2 = {
 	.product = avx2_product,
 	.norm = avx2_norm,
 	.glu = avx2_glu,
-	.sigmoid = ref_sigmoid,
-	.softcap = ref_softcap,
-	.combine = ref_combine,
-	.conv = ref_conv,
-	.delta = ref_delta,
+	.sigmoid = avx2_sigmoid,
+	.softcap = avx2_softcap_row,
+	.combine = avx2_combine,
+	.conv = avx2_conv,
+	.delta = avx2_delta,
 	.rope = avx2_rope,
 	.kv_store = avx2_kv_store,
 	.attention = avx2_attention,

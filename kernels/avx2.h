@@ -7,6 +7,11 @@
 void avx2_quantize(struct cpu_xq out, const float *x, uint32_t cols);
 void avx2_norm(float *out, const float *x, const float *w, uint32_t dim, float eps, bool accumulate);
 void avx2_glu(float *out, const float *gate, const float *up, size_t len, enum kglu kind, float limit);
+void avx2_sigmoid(float *out, const float *x, const float *gate, uint32_t gate_dim, uint32_t dim, bool accumulate);
+void avx2_softcap_row(float *x, size_t len, float cap);
+void avx2_combine(float *x, const float *y, const float *weights, const uint32_t *places, uint32_t k, uint32_t dim);
+void avx2_conv(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n);
+void avx2_delta(const struct cpu_delta *a);
 void avx2_rope(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
 void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot);
 void avx2_attention(const struct cpu_attention *a, uint32_t token, uint32_t token_end, uint32_t head, uint32_t head_end,

@@ -2,7 +2,6 @@
  * which memory bounds on these processors just the same. */
 #include "kernels/avx2.h"
 #include "kernels/avx512.h"
-#include "kernels/ref.h"
 
 const struct cpu_level cpu_level_avx512 = {
 	.ops = CPU_OPS("avx512"),
@@ -11,11 +10,11 @@ const struct cpu_level cpu_level_avx512 = {
 	.product = avx512_product,
 	.norm = avx2_norm,
 	.glu = avx2_glu,
-	.sigmoid = ref_sigmoid,
-	.softcap = ref_softcap,
-	.combine = ref_combine,
-	.conv = ref_conv,
-	.delta = ref_delta,
+	.sigmoid = avx2_sigmoid,
+	.softcap = avx2_softcap_row,
+	.combine = avx2_combine,
+	.conv = avx2_conv,
+	.delta = avx2_delta,
 	.rope = avx2_rope,
 	.kv_store = avx2_kv_store,
 	.attention = avx2_attention,

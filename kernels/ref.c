@@ -121,7 +121,7 @@ static void ref_glu(float *out, const float *gate, const float *up, size_t len, 
 	}
 }
 
-void ref_sigmoid(float *out, const float *x, const float *gate, uint32_t gate_dim, uint32_t dim, bool accumulate)
+static void ref_sigmoid(float *out, const float *x, const float *gate, uint32_t gate_dim, uint32_t dim, bool accumulate)
 {
 	for (uint32_t i = 0; i < dim; i++) {
 		float v = x[i] / (1.0f + expf(-gate[gate_dim == 1 ? 0 : i]));
@@ -130,12 +130,12 @@ void ref_sigmoid(float *out, const float *x, const float *gate, uint32_t gate_di
 	}
 }
 
-void ref_softcap(float *x, size_t len, float cap)
+static void ref_softcap(float *x, size_t len, float cap)
 {
 	for (size_t i = 0; i < len; i++) x[i] = cap * tanhf(x[i] / cap);
 }
 
-void ref_combine(float *x, const float *y, const float *weights, const uint32_t *places, uint32_t k, uint32_t dim)
+static void ref_combine(float *x, const float *y, const float *weights, const uint32_t *places, uint32_t k, uint32_t dim)
 {
 	for (uint32_t i = 0; i < dim; i++) {
 		double sum = 0;
@@ -145,7 +145,7 @@ void ref_combine(float *x, const float *y, const float *weights, const uint32_t 
 	}
 }
 
-void ref_conv(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n)
+static void ref_conv(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		double sum = 0;
@@ -155,7 +155,7 @@ void ref_conv(float *out, const float *const *rows, const float *w, uint32_t wid
 	}
 }
 
-void ref_delta(const struct cpu_delta *a)
+static void ref_delta(const struct cpu_delta *a)
 {
 	for (uint32_t c = 0; c < a->cols; c++) {
 		double seen = 0, out = 0;

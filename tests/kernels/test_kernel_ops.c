@@ -1,6 +1,5 @@
 /* test_kernel_ops.c - the levels that this processor has: each operation agrees with the reference over odd shapes,
  * writes nothing beside its output, and gives the same bits however the work is cut. */
-#include "tests/kernels/attention_check.h"
 #include "tests/kernels/ops_check.h"
 
 static struct rig_level levels[KLEVEL_COUNT];
