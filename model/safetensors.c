@@ -148,24 +148,30 @@ static int escaped_string(struct walk *w, size_t from, struct gguf_str *out)
 	struct safetensors *s = w->out;
 	size_t cap = 0, n = w->pos - from;
 	char *text = NULL;
+	bool good = true;
 
 	mem_reserve(text, cap, n + 8);
 	memcpy(text, w->json + from, n);
 	mem_reserve(s->texts, s->cap_texts, s->n_texts + 1);
-	while (w->pos < w->len && w->json[w->pos] != '"' && (unsigned char)w->json[w->pos] >= 0x20) {
+	while (good && w->pos < w->len && w->json[w->pos] != '"') {
 		int got = 1;
 
 		mem_reserve(text, cap, n + 8);
 		text[n] = w->json[w->pos++];
-		if (text[n] == '\\') got = escape(w, text + n);
-		if (!got) break;
+		if (text[n] == '\\')
+			got = escape(w, text + n);
+		else if ((unsigned char)text[n] < 0x20)
+			got = 0;
+		good = got > 0;
 		n += (size_t)got;
 	}
 	s->texts[s->n_texts++] = text;
 	*out = (struct gguf_str){text, n};
-	return w->pos < w->len && w->json[w->pos++] == '"'
-		       ? ST_OK
-		       : bad(w, "the header is not valid JSON: a text that begins at byte %zu", from);
+	if (good && w->pos < w->len) {
+		w->pos++;
+		return ST_OK;
+	}
+	return bad(w, "the header is not valid JSON: a text that begins at byte %zu", from);
 }
 
 static int string(struct walk *w, struct gguf_str *out)

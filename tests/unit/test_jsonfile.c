@@ -1,4 +1,5 @@
-/* test_jsonfile.c - an operator's small files: only plain ones, only so large, and JSON that is told by line and column what is wrong. */
+/* test_jsonfile.c - an operator's small files: only plain ones, only so large, and JSON that is told by line and column
+ * what is wrong. */
 #include "common/filetext.h"
 #include "common/jsonbig.h"
 #include "common/jsonfile.h"
@@ -40,7 +41,8 @@ static void plain_files_up_to_the_bound_are_read(void **state)
 
 static void what_is_no_plain_file_is_refused_at_once(void **state)
 {
-	char *fifo = test_file_temp("fifo"), *link_path = test_file_temp("link"), *absent = test_file_temp("absent"), *text;
+	char *fifo = test_file_temp("fifo"), *link_path = test_file_temp("link"), *absent = test_file_temp("absent"),
+	     *text;
 	struct errbuf err = {0};
 	size_t len;
 
@@ -88,7 +90,8 @@ static void json_is_refused_with_what_is_wrong(void **state)
 		json_t *j;
 		int rc = jsonfile_parse(&j, rows[i].text, strlen(rows[i].text), &small, &err);
 
-		if (rc != rows[i].rc || !strstr(err.text, rows[i].words)) fail_msg("row %zu: %d \"%s\"", i, rc, err.text);
+		if (rc != rows[i].rc || !strstr(err.text, rows[i].words))
+			fail_msg("row %zu: %d \"%s\"", i, rc, err.text);
 		assert_true((rc == ST_OK) == (j != NULL));
 		json_decref(j);
 		test_file_write(path, rows[i].text, strlen(rows[i].text));
