@@ -26,44 +26,57 @@ static struct ckpt *ckpt_new(const char *path)
 	return c;
 }
 
-/* The folder is open, `name` a file of it or NULL for all of it. Takes c. */
-static int ckpt_read(struct ckpt **out, struct ckpt *c, const struct ckpt_dir *dir, const char *name,
-		     struct errbuf *err)
+/* The folder is open, `name` a file of it or NULL for all of it. */
+static int ckpt_read(struct ckpt *c, const struct ckpt_dir *dir, const char *name, struct errbuf *err)
 {
-	int rc = name ? ckpt_read_gguf(c, dir, name, err) : ckpt_read_folder(c, dir, err);
+	return name ? ckpt_read_gguf(c, dir, name, err) : ckpt_read_folder(c, dir, err);
+}
 
-	if (rc == ST_OK)
-		*out = c;
-	else
-		ckpt_close(c);
-	return rc;
+static bool ends_with(const char *name, const char *ending)
+{
+	size_t len = strlen(name), end = strlen(ending);
+
+	return len >= end && strcmp(name + len - end, ending) == 0;
+}
+
+/* Whether the path is a folder; refuses what is neither that nor may be a GGUF file. */
+static int check_path(const struct ckpt *c, bool *is_folder, struct errbuf *err)
+{
+	struct stat st;
+	int rc;
+
+	if (stat(c->path, &st) != 0) {
+		rc = errno == ENOENT ? ST_NOT_FOUND : errno == EACCES ? ST_DENIED : ST_IO;
+		return err_set(err, rc, "%s: cannot open the file: %s", c->shown, strerror(errno));
+	}
+	*is_folder = S_ISDIR(st.st_mode);
+	if (!*is_folder && ends_with(c->path, ".safetensors"))
+		return err_set(err, ST_INVALID,
+			       "%s: is a safetensors file; give the folder that holds it and config.json", c->shown);
+	return ST_OK;
 }
 
 int ckpt_open(struct ckpt **out, const char *path, struct errbuf *err)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-	struct ckpt *c = ckpt_new(path);
 	struct ckpt_dir dir = {.fd = -1};
-	char *folder = NULL;
-	struct stat st;
-	int rc;
+	struct ckpt *c = ckpt_new(path);
+	bool is_folder;
+	char *folder;
+	int rc = check_path(c, &is_folder, err);
 
 	*out = NULL;
-	if (stat(path, &st) != 0) {
-		rc = errno == ENOENT ? ST_NOT_FOUND : errno == EACCES ? ST_DENIED : ST_IO;
-		err_set(err, rc, "%s: cannot open the file: %s", c->shown, strerror(errno));
-		ckpt_close(c);
-		return rc;
+	if (rc == ST_OK) {
+		folder = mem_strndup(path, is_folder ? strlen(path) : (size_t)(name - path));
+		rc = ckpt_dir_open(&dir, folder, err);
+		free(folder);
 	}
-	if (S_ISDIR(st.st_mode)) name = NULL;
-	folder = name ? mem_strndup(path, (size_t)(name - path)) : mem_strdup(path);
-	rc = ckpt_dir_open(&dir, folder, err);
+	if (rc == ST_OK) rc = ckpt_read(c, &dir, is_folder ? NULL : name, err);
 	if (rc == ST_OK)
-		rc = ckpt_read(out, c, &dir, name, err);
+		*out = c;
 	else
 		ckpt_close(c);
 	ckpt_dir_close(&dir);
-	free(folder);
 	return rc;
 }
 
@@ -71,10 +84,11 @@ int ckpt_open_parts(struct ckpt **out, const struct ckpt_part *parts, size_t n, 
 {
 	static const struct ckpt_part none = {"", "", 0};
 	struct ckpt_dir dir = {.fd = -1, .path = mem_strdup(""), .parts = n ? parts : &none, .n_parts = n};
-	int rc;
+	struct ckpt *c = ckpt_new(path ? path : "the folder");
+	int rc = ckpt_read(c, &dir, path, err);
 
-	*out = NULL;
-	rc = ckpt_read(out, ckpt_new(path ? path : "the folder"), &dir, path, err);
+	*out = rc == ST_OK ? c : NULL;
+	if (rc != ST_OK) ckpt_close(c);
 	ckpt_dir_close(&dir);
 	return rc;
 }
