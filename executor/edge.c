@@ -24,7 +24,6 @@
 #define EDGE_SYNC_NS (500 * NS_PER_MS)
 #define EDGE_REQUESTS_HWM 100000 /* submits that may queue before frontends get ST_AGAIN */
 #define EDGE_LANE_HWM 10000      /* results that may queue for one frontend; at a step every few ms that is many seconds */
-#define EDGE_IN_FLIGHT 2
 
 struct lane {
 	struct edge *edge;
@@ -51,7 +50,7 @@ struct edge {
 	struct page_slot *slot;
 	struct core_stats shown; /* as last copied to the page */
 	uint64_t dropped, dropped_shown;
-	uint64_t step_began_ns[EDGE_IN_FLIGHT + 1]; /* by step number modulo its length */
+	uint64_t step_began_ns[LIMIT_STEPS_IN_FLIGHT + 1]; /* by step number modulo its length */
 	bool serving, said_sizes;
 	int exit_code;
 };
@@ -385,12 +384,12 @@ static int edge_open(struct edge *e, struct errbuf *err)
 						 .seqs_max = cfg->max_num_seqs,
 						 .batched_tokens_max = cfg->max_num_batched_tokens,
 						 .requests_max = cfg->max_requests,
-						 .steps_in_flight_max = EDGE_IN_FLIGHT,
+						 .steps_in_flight_max = LIMIT_STEPS_IN_FLIGHT,
 						 .prefill_chunk_max = cfg->long_prefill_token_threshold,
 						 .prefix_cache = cfg->enable_prefix_caching,
 						 .sync_interval_ns = EDGE_SYNC_NS},
 			   &out);
-	bringup_init(&e->bringup, e->boot->epoch, e->n_ranks, (uint64_t)EDGE_IN_FLIGHT * cfg->max_num_batched_tokens);
+	bringup_init(&e->bringup, e->boot->epoch, e->n_ranks, (uint64_t)LIMIT_STEPS_IN_FLIGHT * cfg->max_num_batched_tokens);
 	rc = edge_attach_rings(e, err);
 	if (rc != ST_OK) return rc;
 	e->zctx = zctx_new(e->boot->key, LIMIT_MESSAGE_BYTES);

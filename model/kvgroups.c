@@ -1,9 +1,27 @@
 /* kvgroups.c - see kvgroups.h. */
 #include "model/kvgroups.h"
 
-static uint32_t kvgroups_window_of(const struct spec_layer *y, uint32_t model_len_max)
+/* A block of one layer can be the block of another one later only if their heads are alike: then all layers see
+ * everything and are one group, in which no place is shared. */
+static bool kvgroups_may_share(const struct spec *s)
 {
-	return y->window < model_len_max ? y->window : 0;
+	const struct spec_layer *first = NULL;
+
+	for (uint32_t i = 0; i < s->n_layers; i++) {
+		const struct spec_layer *y = &s->layers[i];
+
+		if (SPEC_IS_DELTA(y)) continue;
+		if (!first) first = y;
+		if (y->mixer != first->mixer || y->kv_heads != first->kv_heads || y->k_dim != first->k_dim ||
+		    y->v_dim != first->v_dim || y->kv_lora != first->kv_lora || y->nope_dim != first->nope_dim)
+			return false;
+	}
+	return true;
+}
+
+static uint32_t kvgroups_window_of(const struct spec_layer *y, uint32_t model_len_max, bool may_share)
+{
+	return may_share && y->window < model_len_max ? y->window : 0;
 }
 
 /* Layers a group has: as many as the rarer kind, unless the other one is hardly more frequent (then padding the rarer
@@ -20,12 +38,13 @@ static uint32_t kvgroups_size(uint32_t n_full, uint32_t n_windowed)
 
 void kvgroups_make(struct kvgroups *out, const struct spec *s, uint32_t model_len_max)
 {
+	bool may_share = kvgroups_may_share(s);
 	uint32_t n_full = 0, n_windowed = 0;
 
 	*out = (struct kvgroups){0};
 	for (uint32_t i = 0; i < s->n_layers; i++) {
 		const struct spec_layer *y = &s->layers[i];
-		uint32_t window = kvgroups_window_of(y, model_len_max);
+		uint32_t window = kvgroups_window_of(y, model_len_max, may_share);
 
 		if (SPEC_IS_DELTA(y)) continue;
 		n_full += window == 0;
@@ -39,7 +58,7 @@ void kvgroups_make(struct kvgroups *out, const struct spec *s, uint32_t model_le
 	n_full = n_windowed = 0;
 	for (uint32_t i = 0; i < s->n_layers; i++) {
 		const struct spec_layer *y = &s->layers[i];
-		bool windowed = kvgroups_window_of(y, model_len_max) > 0;
+		bool windowed = kvgroups_window_of(y, model_len_max, may_share) > 0;
 		uint32_t ix = windowed ? n_windowed : n_full;
 
 		out->group[i] = KVGROUPS_NONE;

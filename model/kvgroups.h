@@ -3,7 +3,8 @@
  * A KV block holds 16 tokens of the layers of one group. Groups have equally many layers (the last of a kind may have
  * fewer: its places stay empty), so blocks of all groups are alike and come from one pool: a sequence takes a block a
  * group for each 16 tokens, and a windowed group gives back those that lie behind its window. Layers without a KV cache
- * (linear attention) are in no group. This is the scheme of vLLM's hybrid KV cache manager. */
+ * (linear attention) are in no group. Layers whose heads differ cannot have each other's blocks: a model that has such
+ * is one group, windows or not. This is the scheme of vLLM's hybrid KV cache manager. */
 #ifndef SLUICE_KVGROUPS_H
 #define SLUICE_KVGROUPS_H
 

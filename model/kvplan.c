@@ -68,51 +68,66 @@ static uint64_t kvplan_state_bytes(const struct spec_layer *y, uint32_t tp)
 	return floats * sizeof(float);
 }
 
-static struct kvplan_group kvplan_group_of(const struct spec_layer *y, enum ggtype kv_type, uint32_t tp)
+static struct kvplan_layers kvplan_layers_of(const struct spec_layer *y, enum ggtype kv_type, uint32_t tp)
 {
 	bool latent = y->mixer == SPEC_MLA;
-	struct kvplan_group g = {.kind = latent      ? KVPLAN_LATENT
-					 : y->window ? KVPLAN_WINDOW
-						     : KVPLAN_FULL,
-				 .n_layers = 1,
-				 .window = y->window,
-				 .kv_heads = latent ? 1 : kvplan_replicated(y->kv_heads, tp),
-				 .k_dim = latent ? y->kv_lora + y->k_dim - y->nope_dim : y->k_dim,
-				 .v_dim = latent ? 0 : y->v_dim};
+	struct kvplan_layers l = {.kind = latent      ? KVPLAN_LATENT
+					  : y->window ? KVPLAN_WINDOW
+						      : KVPLAN_FULL,
+				  .n_layers = 1,
+				  .window = y->window,
+				  .kv_heads = latent ? 1 : kvplan_replicated(y->kv_heads, tp),
+				  .k_dim = latent ? y->kv_lora + y->k_dim - y->nope_dim : y->k_dim,
+				  .v_dim = latent ? 0 : y->v_dim};
 	uint64_t scales = kv_type == GGTYPE_I8 ? (latent ? 1 : 2) * sizeof(float) : 0; /* of a position of a head */
 
-	g.block_bytes =
-		g.kv_heads * (((uint64_t)g.k_dim + g.v_dim) * ggtype_row_bytes(kv_type, 1) + scales) * KVPLAN_BLOCK;
-	return g;
+	l.bytes = l.kv_heads * (((uint64_t)l.k_dim + l.v_dim) * ggtype_row_bytes(kv_type, 1) + scales) * KVPLAN_BLOCK;
+	return l;
 }
 
-static bool kvplan_alike(const struct kvplan_group *a, const struct kvplan_group *b)
+static bool kvplan_alike(const struct kvplan_layers *a, const struct kvplan_layers *b)
 {
 	return a->kind == b->kind && a->window == b->window && a->kv_heads == b->kv_heads && a->k_dim == b->k_dim &&
 	       a->v_dim == b->v_dim;
 }
 
-static int kvplan_add(struct kvplan_shape *out, const struct kvplan_group *g, struct errbuf *err)
+static int kvplan_add(struct kvplan_shape *out, const struct kvplan_layers *l, struct errbuf *err)
 {
-	out->block_bytes += g->block_bytes;
-	for (uint32_t i = 0; i < out->n_groups; i++) {
-		if (!kvplan_alike(&out->groups[i], g)) continue;
-		out->groups[i].n_layers++;
-		out->groups[i].block_bytes += g->block_bytes;
+	out->bytes += l->bytes;
+	for (uint32_t i = 0; i < out->n_kinds; i++) {
+		if (!kvplan_alike(&out->layers[i], l)) continue;
+		out->layers[i].n_layers++;
+		out->layers[i].bytes += l->bytes;
 		return ST_OK;
 	}
-	if (out->n_groups == KVPLAN_GROUPS_MAX)
+	if (out->n_kinds == KVPLAN_KINDS_MAX)
 		return err_set(err, ST_UNSUPPORTED, "the model's layers have more than %d different kinds of KV cache",
-			       KVPLAN_GROUPS_MAX);
-	out->groups[out->n_groups++] = *g;
+			       KVPLAN_KINDS_MAX);
+	out->layers[out->n_kinds++] = *l;
 	return ST_OK;
 }
 
-int kvplan_shape(struct kvplan_shape *out, const struct spec *s, enum ggtype kv_type, uint32_t tp, struct errbuf *err)
+/* A place has room for the largest of the layers that share it. */
+static uint64_t kvplan_block_bytes(const struct kvplan_shape *shape, const struct spec *s)
+{
+	uint64_t places[SPEC_LAYERS_MAX] = {0}, sum = 0;
+
+	for (uint32_t i = 0; i < s->n_layers; i++) {
+		uint64_t *place = &places[shape->groups.place[i]];
+
+		if (shape->groups.group[i] == KVGROUPS_NONE) continue;
+		*place = max_u64(*place, kvplan_layers_of(&s->layers[i], shape->kv_type, shape->tp).bytes);
+	}
+	for (uint32_t i = 0; i < ARRAY_LEN(places); i++) sum += places[i];
+	return max_u64(sum, 1);
+}
+
+int kvplan_shape(struct kvplan_shape *out, const struct spec *s, enum ggtype kv_type, uint32_t tp,
+		 uint32_t model_len_max, struct errbuf *err)
 {
 	int rc;
 
-	*out = (struct kvplan_shape){.kv_type = kv_type, .tp = tp};
+	*out = (struct kvplan_shape){.kv_type = kv_type, .tp = tp, .model_len_max = model_len_max};
 	if (!kvplan_type_name(kv_type)) {
 		const struct ggtype_info *t = ggtype_info(kv_type);
 
@@ -122,18 +137,20 @@ int kvplan_shape(struct kvplan_shape *out, const struct spec *s, enum ggtype kv_
 	rc = kvplan_check_tp(s, tp, err);
 	for (uint32_t i = 0; i < s->n_layers && rc == ST_OK; i++) {
 		const struct spec_layer *y = &s->layers[i];
-		struct kvplan_group g;
+		struct kvplan_layers l;
 
 		if (y->mixer == SPEC_DELTA) {
 			out->n_state_layers++;
 			out->state_bytes += kvplan_state_bytes(y, tp);
 			continue;
 		}
-		g = kvplan_group_of(y, kv_type, tp);
-		rc = kvplan_add(out, &g, err);
+		l = kvplan_layers_of(y, kv_type, tp);
+		rc = kvplan_add(out, &l, err);
 	}
-	out->block_bytes = max_u64(out->block_bytes, 1);
-	return rc;
+	if (rc != ST_OK) return rc;
+	kvgroups_make(&out->groups, s, model_len_max);
+	out->block_bytes = kvplan_block_bytes(out, s);
+	return ST_OK;
 }
 
 const char *kvplan_type_name(enum ggtype kv_type)
@@ -152,20 +169,6 @@ const char *kvplan_type_name(enum ggtype kv_type)
 	default:
 		return NULL;
 	}
-}
-
-uint64_t kvplan_blocks(uint64_t tokens)
-{
-	return div_up(tokens, KVPLAN_BLOCK);
-}
-
-uint64_t kvplan_window_blocks(uint32_t window, uint64_t tokens, uint32_t chunk)
-{
-	/* The first of the chunk's tokens sees window - 1 positions before it; n positions touch at most ceil((n - 1) /
-	 * 16) + 1 blocks. */
-	uint64_t seen = (uint64_t)window - 1 + max_u32(chunk, 1);
-
-	return min_u64(kvplan_blocks(tokens), div_up(seen - 1, KVPLAN_BLOCK) + 1);
 }
 
 /* ---- the plan ---- */
@@ -187,6 +190,24 @@ static uint64_t kvplan_times(uint64_t a, uint64_t b)
 	return __builtin_mul_overflow(a, b, &r) ? UINT64_MAX : r;
 }
 
+uint64_t kvplan_request_blocks(const struct kvplan_in *in, uint64_t tokens)
+{
+	const struct kvgroups *g = &in->shape->groups;
+
+	return kvgroups_n(g) ? kvgroups_seq_blocks(g, tokens, in->tokens_ahead) : div_up(tokens, KVPLAN_BLOCK);
+}
+
+uint64_t kvplan_request_len(const struct kvplan_in *in, uint64_t n_blocks)
+{
+	const struct kvgroups *g = &in->shape->groups;
+	uint64_t n = max_u32(kvgroups_n(g), 1),
+		 windowed = g->n_windowed ? kvgroups_window_blocks(g->window, in->tokens_ahead) : 0;
+
+	/* As long as the windowed groups hold everything, all groups are alike. */
+	if (!g->n_windowed || n_blocks / n < windowed) return n_blocks / n * KVPLAN_BLOCK;
+	return g->n_full ? (n_blocks - g->n_windowed * windowed) / g->n_full * KVPLAN_BLOCK : UINT64_MAX;
+}
+
 static void kvplan_start(struct kvplan *p, const struct kvplan_in *in)
 {
 	*p = (struct kvplan){.in = *in, .model_len_max = in->model_len_max, .allowed = in->available};
@@ -206,10 +227,10 @@ static void kvplan_set(struct kvplan *p, uint64_t n_blocks)
 	const struct kvplan_in *in = &p->in;
 
 	p->n_blocks = n_blocks;
-	p->kv_bytes = kvplan_times(n_blocks, in->block_bytes);
-	p->len_fits = (uint32_t)min_u64(in->context_len, kvplan_times(n_blocks, KVPLAN_BLOCK));
+	p->kv_bytes = kvplan_times(n_blocks, in->shape->block_bytes);
+	p->len_fits = (uint32_t)min_u64(in->context_len, kvplan_request_len(in, n_blocks));
 	if (!in->model_len_max) p->model_len_max = p->len_fits;
-	p->blocks_needed = kvplan_blocks(p->model_len_max);
+	p->blocks_needed = kvplan_request_blocks(in, p->model_len_max);
 	p->full_seqs = p->blocks_needed ? (double)n_blocks / (double)p->blocks_needed : 0;
 }
 
@@ -218,10 +239,10 @@ static int kvplan_given(struct kvplan *p, const char *option, uint64_t blocks, s
 {
 	const struct kvplan_in *in = &p->in;
 
-	kvplan_set(p, min_u64(blocks, p->left / in->block_bytes));
+	kvplan_set(p, min_u64(blocks, p->left / in->shape->block_bytes));
 	if (blocks == 0)
 		return err_set(err, ST_INVALID, "%s is less than one KV block, which takes %llu bytes", option,
-			       (unsigned long long)in->block_bytes);
+			       (unsigned long long)in->shape->block_bytes);
 	if (blocks > KVPLAN_BLOCKS_MAX)
 		return err_set(err, ST_LIMIT, "%s asks for %llu KV blocks; at most %u are possible", option,
 			       (unsigned long long)blocks, KVPLAN_BLOCKS_MAX);
@@ -230,7 +251,7 @@ static int kvplan_given(struct kvplan *p, const char *option, uint64_t blocks, s
 			       "not enough memory: %s asks for a KV cache of %.0f MiB; %.0f MiB are left of %.0f after "
 			       "weights (%.0f), "
 			       "activations (%.0f), workspace (%.0f) and state (%.0f)",
-			       option, kvplan_mib(kvplan_times(blocks, in->block_bytes)), kvplan_mib(p->left),
+			       option, kvplan_mib(kvplan_times(blocks, in->shape->block_bytes)), kvplan_mib(p->left),
 			       kvplan_mib(in->available), kvplan_mib(in->weights), kvplan_mib(in->activations),
 			       kvplan_mib(in->workspace), kvplan_mib(in->state));
 	return ST_OK;
@@ -240,11 +261,11 @@ static int kvplan_given(struct kvplan *p, const char *option, uint64_t blocks, s
 static void kvplan_automatic(struct kvplan *p)
 {
 	const struct kvplan_in *in = &p->in;
-	uint64_t room = min_u64(p->left / in->block_bytes, KVPLAN_BLOCKS_MAX), n;
+	uint64_t room = min_u64(p->left / in->shape->block_bytes, KVPLAN_BLOCKS_MAX), n;
 
 	kvplan_set(p, room); /* decides the length when it is automatic */
 	n = min_u64(room, kvplan_times(max_u32(in->seqs_max, 1), p->blocks_needed));
-	if (in->auto_max) n = min_u64(n, max_u64(in->auto_max / in->block_bytes, p->blocks_needed));
+	if (in->auto_max) n = min_u64(n, max_u64(in->auto_max / in->shape->block_bytes, p->blocks_needed));
 	if (p->blocks_needed <= room) kvplan_set(p, n);
 }
 
@@ -259,20 +280,20 @@ static int kvplan_too_small(const struct kvplan *p, struct errbuf *err)
 		snprintf(fits, sizeof(fits), "the largest --max-model-len that fits is %u", p->len_fits);
 	else
 		snprintf(fits, sizeof(fits), "not one KV block of %llu bytes fits",
-			 (unsigned long long)in->block_bytes);
+			 (unsigned long long)in->shape->block_bytes);
 	if (p->rule != KVPLAN_BY_UTILIZATION)
 		return err_set(err, ST_NO_MEMORY,
 			       "one request of %u tokens (--max-model-len) needs %llu KV blocks, %.1f MiB; %s gives "
 			       "%llu, %.1f MiB: %s",
 			       p->model_len_max, (unsigned long long)p->blocks_needed,
-			       kvplan_mib(kvplan_times(p->blocks_needed, in->block_bytes)), rules[p->rule],
+			       kvplan_mib(kvplan_times(p->blocks_needed, in->shape->block_bytes)), rules[p->rule],
 			       (unsigned long long)p->n_blocks, kvplan_mib(p->kv_bytes), fits);
 	return err_set(err, ST_NO_MEMORY,
 		       "not enough memory: one request of %u tokens (--max-model-len) needs a KV cache of %.1f MiB; "
 		       "%.1f MiB are left of "
 		       "--gpu-memory-utilization %.2f of %.0f MiB after weights (%.0f), activations (%.0f), workspace "
 		       "(%.0f) and state (%.0f): %s",
-		       p->model_len_max, kvplan_mib(kvplan_times(max_u64(p->blocks_needed, 1), in->block_bytes)),
+		       p->model_len_max, kvplan_mib(kvplan_times(max_u64(p->blocks_needed, 1), in->shape->block_bytes)),
 		       kvplan_mib(p->left), in->utilization, kvplan_mib(in->available), kvplan_mib(in->weights),
 		       kvplan_mib(in->activations), kvplan_mib(in->workspace), kvplan_mib(in->state), fits);
 }
@@ -282,14 +303,12 @@ int kvplan_make(struct kvplan *out, const struct kvplan_in *in, struct errbuf *e
 	int rc = ST_OK;
 
 	kvplan_start(out, in);
-	if (in->block_bytes == 0)
-		return err_set(err, ST_INVALID,
-			       "a KV block of 0 bytes: the model has no layers that could be planned for");
+	if (in->shape->block_bytes == 0) return err_set(err, ST_INVALID, "a KV block of 0 bytes");
 	if (in->context_len == 0) return err_set(err, ST_INVALID, "a context of 0 tokens");
 	if (out->rule == KVPLAN_BY_BLOCKS)
 		rc = kvplan_given(out, "--num-gpu-blocks-override", in->blocks_override, err);
 	else if (out->rule == KVPLAN_BY_BYTES)
-		rc = kvplan_given(out, "--kv-cache-memory-bytes", in->kv_bytes / in->block_bytes, err);
+		rc = kvplan_given(out, "--kv-cache-memory-bytes", in->kv_bytes / in->shape->block_bytes, err);
 	else
 		kvplan_automatic(out);
 	if (rc != ST_OK) return rc;

@@ -8,51 +8,50 @@
 
 #include "common/errbuf.h"
 #include "common/strbuf.h"
+#include "model/kvgroups.h"
 #include "model/spec.h"
 
 #define KVPLAN_BLOCK      16         /* tokens; KBLOCK_LEN of the kernels */
 #define KVPLAN_BLOCKS_MAX (1u << 27) /* numbers of slots (block * 16 + offset) are 32 bits */
 
-/* Layers whose KV cache is alike. A block number is valid in every layer, so for now a block takes block_bytes of every
- * group; the sums are kept apart because layers with a window can do with fewer blocks (kvplan_window_blocks()). */
+/* Layers whose KV cache is alike. */
 enum kvplan_kind { KVPLAN_FULL, KVPLAN_WINDOW, KVPLAN_LATENT };
-struct kvplan_group {
+struct kvplan_layers {
 	enum kvplan_kind kind;
 	uint32_t n_layers, window;
 	uint32_t kv_heads, k_dim, v_dim; /* of this rank; latent: one head, k_dim = kv_lora + rope, v_dim 0 */
-	uint64_t block_bytes;            /* of one block over the group's layers, scales of int8 included */
+	uint64_t bytes;                  /* of 16 tokens over all of them, scales of int8 included */
 };
-#define KVPLAN_GROUPS_MAX 16
+#define KVPLAN_KINDS_MAX 16
 
 struct kvplan_shape {
 	enum ggtype kv_type;
-	uint32_t tp;
-	struct kvplan_group groups[KVPLAN_GROUPS_MAX]; /* in the order of their first layers */
-	uint32_t n_groups;
-	uint64_t block_bytes; /* of all groups; 1 when the model has no KV cache: then blocks are numbers of positions
-				 only */
+	uint32_t tp, model_len_max;                    /* as given */
+	struct kvplan_layers layers[KVPLAN_KINDS_MAX]; /* in the order of their first layers */
+	uint32_t n_kinds;
+	uint64_t bytes;          /* of 16 tokens over all layers */
+	struct kvgroups groups;  /* which layers share blocks */
+	uint64_t block_bytes;    /* of a block: 16 tokens of the layers of one group; 1 when the model has no KV cache:
+				  * then blocks    are numbers of positions only */
 	uint32_t n_state_layers; /* linear attention: */
 	uint64_t state_bytes;    /* what they keep of a sequence, whatever its length, on this rank */
 };
 
 /* tp: ranks that share the model (1: none). Heads are divided; KV heads are replicated when there are fewer than ranks,
- * and so are the key heads of linear attention; a latent vector is on every rank. ST_INVALID: heads that do not divide;
- * the text lists the sizes that do. ST_UNSUPPORTED: more kinds of layers than KVPLAN_GROUPS_MAX, or a type that no KV
- * cache has. */
+ * and so are the key heads of linear attention; a latent vector is on every rank. model_len_max: as kvgroups_make()
+ * takes it; the longest possible when it is not known yet (a length that becomes shorter leaves the groups as they
+ * are). ST_INVALID: heads that do not divide; the text lists the sizes that do. ST_UNSUPPORTED: more kinds of layers
+ * than KVPLAN_KINDS_MAX, or a type that no KV cache has. */
 int kvplan_shape(struct kvplan_shape *out, const struct spec *s, enum ggtype kv_type, uint32_t tp,
-		 struct errbuf *err) MUST_CHECK;
-
-/* Blocks that hold `tokens` tokens. */
-uint64_t kvplan_blocks(uint64_t tokens);
-/* Blocks of a layer with this window that a sequence of `tokens` tokens can need at once, when at most `chunk` of them
- * are computed in one step: positions older than every window are not read again. */
-uint64_t kvplan_window_blocks(uint32_t window, uint64_t tokens, uint32_t chunk);
+		 uint32_t model_len_max, struct errbuf *err) MUST_CHECK;
 
 /* What is known before the number of blocks is. All in bytes. */
 struct kvplan_in {
 	uint64_t available; /* of the device, before anything was taken; UINT64_MAX: unknown */
 	uint64_t weights, activations, workspace, state; /* state: of all sequences of a step */
-	uint64_t block_bytes;
+	const struct kvplan_shape *shape;                /* borrowed as long as the plan is used */
+	uint64_t tokens_ahead;  /* of a sequence, that may be scheduled before they are computed: steps in flight times
+				   their tokens */
 	uint32_t model_len_max; /* tokens; 0: auto, the longest that fits, at most context_len */
 	uint32_t context_len, seqs_max;
 	uint64_t blocks_override; /* --num-gpu-blocks-override; 0: not given; wins */
@@ -82,13 +81,17 @@ struct kvplan {
  * asked for. *out is filled as far as the calculation came, also then. */
 int kvplan_make(struct kvplan *out, const struct kvplan_in *in, struct errbuf *err) MUST_CHECK;
 
+/* Blocks that one request of so many tokens takes at most. */
+uint64_t kvplan_request_blocks(const struct kvplan_in *in, uint64_t tokens);
+/* The longest request that so many blocks hold; UINT64_MAX: any. */
+uint64_t kvplan_request_len(const struct kvplan_in *in, uint64_t n_blocks);
+
 /* "f16", "int8"; as --kv-cache-dtype spells them. */
 const char *kvplan_type_name(enum ggtype kv_type);
 
 /* The whole calculation as a table for people: groups, bytes a block and a token, state, weights, activations, what is
  * left, blocks, tokens, sequences. Also when kvplan_make() failed: then it shows how far it came, what is missing, and
  * what would fit. */
-void kvplan_table(struct strbuf *out, const struct spec *s, const struct kvplan_shape *shape,
-		  const struct kvplan *plan);
+void kvplan_table(struct strbuf *out, const struct spec *s, const struct kvplan *plan);
 
 #endif

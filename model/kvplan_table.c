@@ -29,55 +29,51 @@ static void table_line(struct strbuf *out, const char *label, uint64_t bytes, co
 	strbuf_printf(out, "  %-*s %12s%s%s\n", TABLE_LABEL, label, table_bytes(bytes).text, why[0] ? "  " : "", why);
 }
 
-static void table_group(struct strbuf *out, const struct kvplan_group *g)
+static void table_layers(struct strbuf *out, const struct kvplan_layers *l)
 {
 	char kind[32], heads[48];
 
-	if (g->kind == KVPLAN_WINDOW)
-		snprintf(kind, sizeof(kind), "window %u", g->window);
+	if (l->kind == KVPLAN_WINDOW)
+		snprintf(kind, sizeof(kind), "window %u", l->window);
 	else
-		snprintf(kind, sizeof(kind), "%s", g->kind == KVPLAN_LATENT ? "latent" : "full");
-	if (g->kind == KVPLAN_LATENT)
-		snprintf(heads, sizeof(heads), "%u, no values", g->k_dim);
+		snprintf(kind, sizeof(kind), "%s", l->kind == KVPLAN_LATENT ? "latent" : "full");
+	if (l->kind == KVPLAN_LATENT)
+		snprintf(heads, sizeof(heads), "%u, no values", l->k_dim);
 	else
-		snprintf(heads, sizeof(heads), "%u x (%u + %u)", g->kv_heads, g->k_dim, g->v_dim);
-	strbuf_printf(out, "  %6u  %-14s  %-20s  %14" PRIu64 "  %12" PRIu64 "\n", g->n_layers, kind, heads,
-		      g->block_bytes, g->block_bytes / KVPLAN_BLOCK);
+		snprintf(heads, sizeof(heads), "%u x (%u + %u)", l->kv_heads, l->k_dim, l->v_dim);
+	strbuf_printf(out, "  %6u  %-14s  %-22s  %12" PRIu64 "\n", l->n_layers, kind, heads, l->bytes / KVPLAN_BLOCK);
+}
+
+static void table_groups(struct strbuf *out, const struct kvplan_shape *shape)
+{
+	const struct kvgroups *g = &shape->groups;
+
+	if (kvgroups_n(g) == 0) return;
+	strbuf_printf(out, "  a block is 16 tokens of %u layer%s: %" PRIu64 " bytes\n", g->size,
+		      g->size == 1 ? "" : "s", shape->block_bytes);
+	if (!g->n_windowed) return;
+	strbuf_printf(out,
+		      "  a request has %u group%s of such layers that keep%s all its tokens, %u that keep%s those of a "
+		      "window of %u\n",
+		      g->n_full, g->n_full == 1 ? "" : "s", g->n_full == 1 ? "s" : "", g->n_windowed,
+		      g->n_windowed == 1 ? "s" : "", g->window);
 }
 
 static void table_shape(struct strbuf *out, const struct spec *s, const struct kvplan_shape *shape)
 {
 	strbuf_printf(out, "KV cache: %s, %u layers, %s", s->family, s->n_layers, kvplan_type_name(shape->kv_type));
 	if (shape->tp > 1) strbuf_printf(out, "; one of %u ranks", shape->tp);
-	strbuf_printf(out, "\n  %6s  %-14s  %-20s  %14s  %12s\n", "layers", "kind", "heads x (key + value)",
-		      "bytes a block", "a token");
-	for (uint32_t i = 0; i < shape->n_groups; i++) table_group(out, &shape->groups[i]);
+	strbuf_printf(out, "\n  %6s  %-14s  %-22s  %12s\n", "layers", "kind", "heads x (key + value)", "bytes a token");
+	for (uint32_t i = 0; i < shape->n_kinds; i++) table_layers(out, &shape->layers[i]);
 	if (shape->n_state_layers)
-		strbuf_printf(out, "  %6u  %-14s  %" PRIu64 " bytes of state a sequence, no KV cache\n",
+		strbuf_printf(out, "  %6u  %-14s  no KV cache, %" PRIu64 " bytes of state a sequence\n",
 			      shape->n_state_layers, "linear", shape->state_bytes);
-	if (shape->n_groups > 1)
-		strbuf_printf(out, "  %6s  %-14s  %-20s  %14" PRIu64 "  %12" PRIu64 "\n", "all", "", "",
-			      shape->block_bytes, shape->block_bytes / KVPLAN_BLOCK);
+	if (shape->n_kinds > 1)
+		strbuf_printf(out, "  %6s  %-14s  %-22s  %12" PRIu64 "\n", "all", "", "", shape->bytes / KVPLAN_BLOCK);
+	table_groups(out, shape);
 }
 
-/* What the layers with a window would need, if they did not have every block. */
-static void table_windows(struct strbuf *out, const struct kvplan_shape *shape, const struct kvplan *p)
-{
-	for (uint32_t i = 0; i < shape->n_groups; i++) {
-		const struct kvplan_group *g = &shape->groups[i];
-		uint64_t n;
-
-		if (g->kind != KVPLAN_WINDOW || !p->model_len_max) continue;
-		n = kvplan_window_blocks(g->window, p->model_len_max, 1);
-		strbuf_printf(out,
-			      "  window %u: a request reads at most %" PRIu64
-			      " blocks of these layers at a time (%s); all %" PRIu64 " are kept (%s)\n",
-			      g->window, n, table_bytes(n * g->block_bytes).text, p->blocks_needed,
-			      table_bytes(p->blocks_needed * g->block_bytes).text);
-	}
-}
-
-static void table_memory(struct strbuf *out, const struct kvplan_shape *shape, const struct kvplan *p)
+static void table_memory(struct strbuf *out, const struct kvplan *p)
 {
 	const struct kvplan_in *in = &p->in;
 	char label[64], why[96] = "";
@@ -95,8 +91,9 @@ static void table_memory(struct strbuf *out, const struct kvplan_shape *shape, c
 	table_line(out, "- weights", in->weights, "");
 	table_line(out, "- activations", in->activations, "");
 	table_line(out, "- workspace", in->workspace, "");
-	if (shape->state_bytes) {
-		snprintf(why, sizeof(why), "%u sequences of %s", in->seqs_max, table_bytes(shape->state_bytes).text);
+	if (in->shape->state_bytes) {
+		snprintf(why, sizeof(why), "%u sequences of %s", in->seqs_max,
+			 table_bytes(in->shape->state_bytes).text);
 		table_line(out, "- state of linear attention", in->state, why);
 	}
 	if (p->left != UINT64_MAX) table_line(out, "= left for the KV cache", p->left, "");
@@ -108,9 +105,10 @@ static void table_blocks(struct strbuf *out, const struct kvplan *p)
 {
 	const struct kvplan_in *in = &p->in;
 	bool fits = p->n_blocks && p->blocks_needed <= p->n_blocks;
-	uint64_t needed = p->blocks_needed * in->block_bytes;
+	uint64_t needed = p->blocks_needed * in->shape->block_bytes;
+	char label[64];
 
-	strbuf_puts(out, "KV blocks of 16 tokens, ");
+	strbuf_puts(out, "KV blocks, ");
 	if (p->rule == KVPLAN_BY_BLOCKS)
 		strbuf_printf(out, "--num-gpu-blocks-override %" PRIu64 "\n", in->blocks_override);
 	else if (p->rule == KVPLAN_BY_BYTES)
@@ -120,60 +118,72 @@ static void table_blocks(struct strbuf *out, const struct kvplan *p)
 			      table_bytes(in->auto_max).text);
 	else
 		strbuf_puts(out, "automatic\n");
-	strbuf_printf(out, "  %-*s %12" PRIu64 "  %s, %" PRIu64 " tokens\n", TABLE_LABEL, "blocks", p->n_blocks,
-		      table_bytes(p->kv_bytes).text, p->n_blocks * KVPLAN_BLOCK);
-	strbuf_printf(out, "  one request of %-*u %12" PRIu64 "  %s%s\n", TABLE_LABEL - 15, p->model_len_max,
-		      p->blocks_needed, table_bytes(needed).text, in->model_len_max ? "" : " (--max-model-len auto)");
+	strbuf_printf(out, "  %-*s %12" PRIu64 "  %s\n", TABLE_LABEL, "blocks", p->n_blocks,
+		      table_bytes(p->kv_bytes).text);
+	snprintf(label, sizeof(label), "one request of %u tokens%s", p->model_len_max,
+		 in->model_len_max ? "" : " (auto)");
+	strbuf_printf(out, "  %-*s %12" PRIu64 "  %s\n", TABLE_LABEL, label, p->blocks_needed,
+		      table_bytes(needed).text);
 	if (fits) strbuf_printf(out, "  %-*s %12.1f\n", TABLE_LABEL, "such requests at once", p->full_seqs);
 }
 
-/* What would fit instead: with each type of KV cache, on the same bytes. */
-static void table_advice(struct strbuf *out, const struct spec *s, const struct kvplan_shape *shape,
-			 const struct kvplan *p)
+/* With other types of KV cache, on the same bytes. */
+static void table_other_types(struct strbuf *out, const struct spec *s, const struct kvplan *p)
 {
 	static const enum ggtype types[] = {GGTYPE_F32, GGTYPE_F16, GGTYPE_I8, GGTYPE_F8_E4M3};
-	const struct kvplan_in *in = &p->in;
-	uint64_t bytes = p->rule == KVPLAN_BY_BYTES ? min_u64(p->left, in->kv_bytes) : p->left;
+	const struct kvplan_shape *shape = p->in.shape;
+	uint64_t bytes = p->rule == KVPLAN_BY_BYTES ? min_u64(p->left, p->in.kv_bytes) : p->left;
 
-	strbuf_printf(out, "does not fit: %" PRIu64 " blocks more are needed\n",
-		      p->blocks_needed > p->n_blocks ? p->blocks_needed - p->n_blocks : 0);
-	if (p->rule == KVPLAN_BY_BLOCKS && p->left / in->block_bytes >= p->blocks_needed)
-		strbuf_printf(out, "  there is memory for it: --num-gpu-blocks-override %" PRIu64 "\n",
-			      p->blocks_needed);
-	if (p->len_fits) strbuf_printf(out, "  fits: --max-model-len %u (or auto)\n", p->len_fits);
-	for (size_t i = 0; i < ARRAY_LEN(types) && p->rule != KVPLAN_BY_BLOCKS; i++) {
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
 		struct kvplan_shape other;
+		struct kvplan_in in = p->in;
 		uint64_t len;
 
-		if (kvplan_shape(&other, s, types[i], shape->tp, NULL) != ST_OK || other.block_bytes >= in->block_bytes)
-			continue;
-		len = min_u64(in->context_len, bytes / other.block_bytes * KVPLAN_BLOCK);
+		in.shape = &other;
+		if (kvplan_shape(&other, s, types[i], shape->tp, shape->model_len_max, NULL) != ST_OK) continue;
+		if (other.block_bytes >= shape->block_bytes) continue;
+		len = min_u64(in.context_len, kvplan_request_len(&in, bytes / other.block_bytes));
 		if (len)
 			strbuf_printf(out, "  fits: --kv-cache-dtype %s with --max-model-len %" PRIu64 "\n",
 				      kvplan_type_name(types[i]), len);
 	}
-	if (shape->state_bytes && in->available != UINT64_MAX) {
-		uint64_t rest = p->fixed - in->state + p->blocks_needed * in->block_bytes;
-		uint64_t seqs = p->allowed > rest ? (p->allowed - rest) / shape->state_bytes : 0;
-
-		if (seqs && seqs < in->seqs_max) strbuf_printf(out, "  fits: --max-num-seqs %" PRIu64 "\n", seqs);
-	}
-	if (p->rule == KVPLAN_BY_UTILIZATION && in->available != UINT64_MAX) {
-		uint64_t all = in->available > p->fixed ? in->available - p->fixed : 0;
-
-		if (all / in->block_bytes >= p->blocks_needed)
-			strbuf_printf(out, "  fits: --gpu-memory-utilization %.3f\n",
-				      (double)(p->fixed + p->blocks_needed * in->block_bytes) / (double)in->available +
-					      0.0005);
-	}
 }
 
-void kvplan_table(struct strbuf *out, const struct spec *s, const struct kvplan_shape *shape, const struct kvplan *plan)
+/* With other shares of the memory. */
+static void table_other_shares(struct strbuf *out, const struct kvplan *p)
 {
-	table_shape(out, s, shape);
-	table_memory(out, shape, plan);
-	if (!plan->in.block_bytes) return;
+	const struct kvplan_in *in = &p->in;
+	uint64_t needed = p->blocks_needed * in->shape->block_bytes, rest = p->fixed - in->state + needed;
+	uint64_t seqs = in->shape->state_bytes && p->allowed > rest ? (p->allowed - rest) / in->shape->state_bytes : 0;
+	double share = (double)(p->fixed + needed) / (double)in->available;
+
+	if (seqs && seqs < in->seqs_max) strbuf_printf(out, "  fits: --max-num-seqs %" PRIu64 "\n", seqs);
+	if (p->rule == KVPLAN_BY_UTILIZATION && share < 0.9995)
+		strbuf_printf(out, "  fits: --gpu-memory-utilization %.3f\n", share + 0.0005);
+	if (p->rule != KVPLAN_BY_UTILIZATION && needed <= p->left)
+		strbuf_printf(out, "  fits: there is memory for %" PRIu64 " blocks, %s\n", p->blocks_needed,
+			      table_bytes(needed).text);
+}
+
+/* What would fit instead. */
+static void table_advice(struct strbuf *out, const struct spec *s, const struct kvplan *p)
+{
+	uint64_t missing = p->blocks_needed > p->n_blocks ? p->blocks_needed - p->n_blocks : 0;
+
+	if (missing)
+		strbuf_printf(out, "does not fit: %" PRIu64 " blocks more are needed\n", missing);
+	else
+		strbuf_puts(out, "does not fit\n");
+	if (p->len_fits) strbuf_printf(out, "  fits: --max-model-len %u (or auto)\n", p->len_fits);
+	if (p->rule != KVPLAN_BY_BLOCKS) table_other_types(out, s, p);
+	if (p->in.available != UINT64_MAX) table_other_shares(out, p);
+}
+
+void kvplan_table(struct strbuf *out, const struct spec *s, const struct kvplan *plan)
+{
+	table_shape(out, s, plan->in.shape);
+	table_memory(out, plan);
+	if (!plan->in.shape->block_bytes) return;
 	table_blocks(out, plan);
-	table_windows(out, shape, plan);
-	if (!plan->n_blocks || plan->blocks_needed > plan->n_blocks) table_advice(out, s, shape, plan);
+	if (!plan->n_blocks || plan->blocks_needed > plan->n_blocks) table_advice(out, s, plan);
 }

@@ -10,6 +10,7 @@
 #define LIMIT_TOKENS (4u << 20)    /* tokens of one request: 4 Mi, above every published context length */
 #define LIMIT_BATCH (1u << 17)     /* tokens of one step */
 #define LIMIT_KV_GROUPS 16         /* block tables of a sequence; KVGROUPS_MAX of model/ */
+#define LIMIT_STEPS_IN_FLIGHT 2     /* step n + 1 is scheduled while step n runs; memory for windows is planned for so many */
 #define LIMIT_STOP_IDS 128         /* stop token ids of one request */
 #define LIMIT_TOP_LOGPROBS 20      /* vLLM's --max-logprobs default; KTOP_MAX of the kernels */
 #define LIMIT_BIAS 4096            /* entries of a logit_bias; OpenAI takes 300 */

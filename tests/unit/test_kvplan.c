@@ -78,21 +78,22 @@ static struct kvplan_shape shape_of(const struct published *p, enum ggtype type,
 	struct kvplan_shape shape;
 	struct errbuf err = {{0}};
 
-	if (kvplan_shape(&shape, &s, type, tp, &err) != ST_OK) fail_msg("%s: %s", p->name, err.text);
+	if (kvplan_shape(&shape, &s, type, tp, p->context_len, &err) != ST_OK) fail_msg("%s: %s", p->name, err.text);
 	free(s.layers);
 	return shape;
 }
 
-/* ---- bytes a block ---- */
+/* ---- bytes of 16 tokens ---- */
 
-/* f16 at 1, 2 and 8 ranks, fp8 and int8 at one. A token of a layer takes kv_heads * (key + value) elements; int8 has
- * besides a scale of 4 bytes for each key and value. A block is 16 tokens. 0: the heads do not divide. */
-struct block_row {
+/* 16 tokens in all layers, in f16 at 1, 2 and 8 ranks, fp8 and int8 at one. A token of a layer takes kv_heads * (key +
+ * value) elements; int8 has besides a scale of 4 bytes for each key and value. A block is 16 tokens. 0: the heads do
+ * not divide. */
+struct size_row {
 	const struct published *model;
 	uint64_t f16, f16_tp2, f16_tp8, fp8, int8;
 };
 
-static const struct block_row block_rows[] = {
+static const struct size_row size_rows[] = {
 	/* 32 layers * 8 heads * (128 + 128) * 2 bytes = 131072 a token, * 16. int8: 32 * 8 * (256 + 8) * 16 */
 	{&llama31_8b, 2097152, 1048576, 262144, 1048576, 1081344},
 	/* 24 * 2 * 128 * 2 = 12288, * 16; 14 heads have no eighth. int8: 24 * 2 * (128 + 8) * 16 */
@@ -119,35 +120,35 @@ static const struct block_row block_rows[] = {
 	{&phi3_mini, 6291456, 3145728, 786432, 3145728, 3276800},
 };
 
-static void expect_block(const struct published *p, enum ggtype type, uint32_t tp, uint64_t expected)
+static void expect_size(const struct published *p, enum ggtype type, uint32_t tp, uint64_t expected)
 {
 	struct spec s = spec_of(p);
 	struct kvplan_shape shape;
 	struct errbuf err = {{0}};
-	int rc = kvplan_shape(&shape, &s, type, tp, &err);
+	int rc = kvplan_shape(&shape, &s, type, tp, p->context_len, &err);
 
 	free(s.layers);
 	if (!expected) {
 		if (rc != ST_INVALID) fail_msg("%s, %u ranks: %s", p->name, tp, status_text(rc));
-	} else if (rc != ST_OK || shape.block_bytes != expected) {
-		fail_msg("%s, %s, %u ranks: %llu bytes a block, expected %llu %s", p->name, kvplan_type_name(type), tp,
-			 (unsigned long long)shape.block_bytes, (unsigned long long)expected, err.text);
+	} else if (rc != ST_OK || shape.bytes != expected) {
+		fail_msg("%s, %s, %u ranks: %llu bytes, expected %llu %s", p->name, kvplan_type_name(type), tp,
+			 (unsigned long long)shape.bytes, (unsigned long long)expected, err.text);
 	}
 }
 
-static void block_bytes_are_those_computed_by_hand(void **state)
+static void bytes_are_those_computed_by_hand(void **state)
 {
-	for (size_t i = 0; i < ARRAY_LEN(block_rows); i++) {
-		const struct block_row *r = &block_rows[i];
+	for (size_t i = 0; i < ARRAY_LEN(size_rows); i++) {
+		const struct size_row *r = &size_rows[i];
 
-		expect_block(r->model, GGTYPE_F16, 1, r->f16);
-		expect_block(r->model, GGTYPE_BF16, 1, r->f16);
-		expect_block(r->model, GGTYPE_F32, 1, 2 * r->f16);
-		expect_block(r->model, GGTYPE_F16, 2, r->f16_tp2);
-		expect_block(r->model, GGTYPE_F16, 8, r->f16_tp8);
-		expect_block(r->model, GGTYPE_F8_E4M3, 1, r->fp8);
-		expect_block(r->model, GGTYPE_F8_E4M3, 8, r->f16_tp8 / 2);
-		expect_block(r->model, GGTYPE_I8, 1, r->int8);
+		expect_size(r->model, GGTYPE_F16, 1, r->f16);
+		expect_size(r->model, GGTYPE_BF16, 1, r->f16);
+		expect_size(r->model, GGTYPE_F32, 1, 2 * r->f16);
+		expect_size(r->model, GGTYPE_F16, 2, r->f16_tp2);
+		expect_size(r->model, GGTYPE_F16, 8, r->f16_tp8);
+		expect_size(r->model, GGTYPE_F8_E4M3, 1, r->fp8);
+		expect_size(r->model, GGTYPE_F8_E4M3, 8, r->f16_tp8 / 2);
+		expect_size(r->model, GGTYPE_I8, 1, r->int8);
 	}
 }
 
@@ -157,37 +158,37 @@ static void kernels_take_the_same_bytes(void **state)
 	static const enum ggtype types[] = {GGTYPE_F16, GGTYPE_BF16, GGTYPE_F32, GGTYPE_F8_E4M3, GGTYPE_I8};
 	static const uint32_t sizes[] = {1, 2, 8};
 
-	for (size_t i = 0; i < ARRAY_LEN(block_rows) * ARRAY_LEN(types) * ARRAY_LEN(sizes); i++) {
-		const struct block_row *r = &block_rows[i / ARRAY_LEN(types) / ARRAY_LEN(sizes)];
+	for (size_t i = 0; i < ARRAY_LEN(size_rows) * ARRAY_LEN(types) * ARRAY_LEN(sizes); i++) {
+		const struct size_row *r = &size_rows[i / ARRAY_LEN(types) / ARRAY_LEN(sizes)];
 		uint32_t tp = sizes[i % ARRAY_LEN(sizes)];
 		struct kvplan_shape shape;
 		uint64_t sum = 0;
 
 		if (tp == 8 && !r->f16_tp8) continue;
 		shape = shape_of(r->model, types[i / ARRAY_LEN(sizes) % ARRAY_LEN(types)], tp);
-		for (uint32_t k = 0; k < shape.n_groups; k++) {
-			const struct kvplan_group *g = &shape.groups[k];
+		for (uint32_t k = 0; k < shape.n_kinds; k++) {
+			const struct kvplan_layers *g = &shape.layers[k];
 			struct kkv kv = {.type = shape.kv_type,
 					 .kv_heads = g->kv_heads,
 					 .k_dim = g->k_dim,
 					 .v_dim = g->kind == KVPLAN_LATENT ? r->model->kv_lora : g->v_dim,
 					 .latent = g->kind == KVPLAN_LATENT};
 
-			assert_int_equal(g->block_bytes, g->n_layers * kkv_block_bytes(&kv));
-			sum += g->block_bytes;
+			assert_int_equal(g->bytes, g->n_layers * kkv_block_bytes(&kv));
+			sum += g->bytes;
 		}
-		assert_int_equal(shape.block_bytes, sum);
+		assert_int_equal(shape.bytes, sum);
 	}
 	assert_int_equal(KVPLAN_BLOCK, KBLOCK_LEN);
 }
 
-struct group_row {
+struct kind_row {
 	const struct published *model;
 	uint32_t tp;
-	struct kvplan_group groups[2]; /* in f16 */
+	struct kvplan_layers layers[2]; /* in f16 */
 };
 
-static const struct group_row group_rows[] = {
+static const struct kind_row kind_rows[] = {
 	{&llama31_8b, 2, {{KVPLAN_FULL, 32, 0, 4, 128, 128, 1048576}}},
 	/* layers 5, 11, 17 and 23 see all */
 	{&gemma3_1b, 1, {{KVPLAN_WINDOW, 22, 512, 1, 256, 256, 360448}, {KVPLAN_FULL, 4, 0, 1, 256, 256, 65536}}},
@@ -201,23 +202,23 @@ static const struct group_row group_rows[] = {
 	{&qwen3_next, 1, {{KVPLAN_FULL, 12, 0, 2, 256, 256, 393216}}},
 };
 
-static void layers_that_are_alike_are_a_group(void **state)
+static void layers_that_are_alike_are_one_row(void **state)
 {
-	for (size_t i = 0; i < ARRAY_LEN(group_rows); i++) {
-		const struct group_row *r = &group_rows[i];
+	for (size_t i = 0; i < ARRAY_LEN(kind_rows); i++) {
+		const struct kind_row *r = &kind_rows[i];
 		struct kvplan_shape shape = shape_of(r->model, GGTYPE_F16, r->tp);
 
-		assert_int_equal(shape.n_groups, r->groups[1].n_layers ? 2 : 1);
-		for (uint32_t k = 0; k < shape.n_groups; k++) {
-			const struct kvplan_group *g = &shape.groups[k], *e = &r->groups[k];
+		assert_int_equal(shape.n_kinds, r->layers[1].n_layers ? 2 : 1);
+		for (uint32_t k = 0; k < shape.n_kinds; k++) {
+			const struct kvplan_layers *g = &shape.layers[k], *e = &r->layers[k];
 
 			if (g->kind != e->kind || g->n_layers != e->n_layers || g->window != e->window ||
 			    g->kv_heads != e->kv_heads || g->k_dim != e->k_dim || g->v_dim != e->v_dim ||
-			    g->block_bytes != e->block_bytes)
-				fail_msg("%s, group %u: kind %d, %u layers, window %u, %u heads of %u and %u, %llu "
+			    g->bytes != e->bytes)
+				fail_msg("%s, row %u: kind %d, %u layers, window %u, %u heads of %u and %u, %llu "
 					 "bytes",
 					 r->model->name, k, g->kind, g->n_layers, g->window, g->kv_heads, g->k_dim,
-					 g->v_dim, (unsigned long long)g->block_bytes);
+					 g->v_dim, (unsigned long long)g->bytes);
 		}
 	}
 }
@@ -239,7 +240,7 @@ static void linear_attention_keeps_a_state_and_no_blocks(void **state)
 	/* A model without any KV cache counts positions. 8 ranks: one value head each, and a key head that two of them
 	 * have: 4 layers * (1 * 16 * 16 + 3 * (2 * 16 + 16)) * 4 bytes. */
 	shape = shape_of(&lone, GGTYPE_F16, 8);
-	assert_int_equal(shape.n_groups, 0);
+	assert_int_equal(shape.n_kinds, 0);
 	assert_int_equal(shape.block_bytes, 1);
 	assert_int_equal(shape.state_bytes, 6400);
 }
@@ -252,15 +253,24 @@ static void head_counts_may_differ_by_layer(void **state)
 
 	for (uint32_t i = 0; i < 10; i++) s.layers[i].kv_heads = 4; /* 10 * 4 + 22 * 8 heads */
 	s.layers[31].k_dim = 192;                                   /* MiMo has keys longer than values */
-	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, 1, &err), ST_OK);
-	assert_int_equal(shape.n_groups, 3);
-	assert_int_equal(shape.groups[0].block_bytes, 10 * 4 * 256 * 2 * 16);
-	assert_int_equal(shape.groups[1].block_bytes, 21 * 8 * 256 * 2 * 16);
-	assert_int_equal(shape.groups[2].block_bytes, 8 * 320 * 2 * 16);
-	assert_int_equal(shape.block_bytes, 327680 + 1376256 + 81920);
+	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, 1, 131072, &err), ST_OK);
+	assert_int_equal(shape.n_kinds, 3);
+	assert_int_equal(shape.layers[0].bytes, 10 * 4 * 256 * 2 * 16);
+	assert_int_equal(shape.layers[1].bytes, 21 * 8 * 256 * 2 * 16);
+	assert_int_equal(shape.layers[2].bytes, 8 * 320 * 2 * 16);
+	assert_int_equal(shape.bytes, 327680 + 1376256 + 81920);
+	assert_int_equal(shape.block_bytes, shape.bytes); /* one group: nothing can be shared */
+	assert_int_equal(kvgroups_n(&shape.groups), 1);
+
+	s.layers[3].window = 512; /* nor can its blocks serve other layers */
+	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, 1, 131072, &err), ST_OK);
+	assert_int_equal(shape.n_kinds, 4);
+	assert_int_equal(shape.block_bytes, shape.bytes);
+	assert_int_equal(shape.groups.n_full, 1);
+	assert_int_equal(shape.groups.n_windowed, 0);
 
 	for (uint32_t i = 0; i < 32; i++) s.layers[i].window = i + 1;
-	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, 1, &err), ST_UNSUPPORTED);
+	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, 1, 131072, &err), ST_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "16 different"));
 	free(s.layers);
 }
@@ -289,7 +299,7 @@ static void sizes_that_do_not_divide_are_refused_with_those_that_do(void **state
 		struct kvplan_shape shape;
 		struct errbuf err = {{0}};
 
-		assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, rows[i].tp, &err), ST_INVALID);
+		assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_F16, rows[i].tp, 4096, &err), ST_INVALID);
 		if (!strstr(err.text, rows[i].text)) fail_msg("\"%s\" lacks \"%s\"", err.text, rows[i].text);
 		free(s.layers);
 	}
@@ -301,32 +311,67 @@ static void other_types_are_refused_by_name(void **state)
 	struct kvplan_shape shape;
 	struct errbuf err = {{0}};
 
-	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_Q8_0, 1, &err), ST_UNSUPPORTED);
+	assert_int_equal(kvplan_shape(&shape, &s, GGTYPE_Q8_0, 1, 4096, &err), ST_UNSUPPORTED);
 	assert_non_null(strstr(err.text, "type Q8_0; known ones: f16, bf16, f32, fp8, int8"));
 	free(s.layers);
 }
 
-/* Positions p - window + 1 .. p of one token touch at most ceil((window - 1) / 16) + 1 blocks. */
-static void a_window_needs_few_blocks(void **state)
+/* ---- blocks of a request ---- */
+
+/* With 1024 tokens ahead a window of w keeps (w - 1 + 1024) / 16 + 2 blocks. */
+struct request_row {
+	const struct published *model;
+	uint32_t n_full, n_windowed, size;
+	uint64_t block_bytes, blocks; /* of a block in f16; of a request of the whole context */
+};
+
+static const struct request_row request_rows[] = {
+	{&llama31_8b, 1, 0, 32, 2097152, 8192},        {&qwen25_05b, 1, 0, 24, 196608, 2048},
+	{&gemma3_1b, 1, 6, 4, 65536, 2048 + 6 * 97}, /* 22 windowed layers make 6 groups of 4 */
+	{&gemma3_270m, 1, 5, 3, 49152, 2048 + 5 * 97}, {&gemma2_2b, 1, 1, 13, 851968, 512 + 321},
+	{&mistral_7b, 0, 1, 32, 2097152, 321},         {&mixtral_8x7b, 1, 0, 32, 2097152, 2048},
+	{&deepseek_v2l, 1, 0, 27, 497664, 10240},      {&deepseek_v3, 1, 0, 61, 1124352, 10240},
+	{&qwen3_30b, 1, 0, 48, 1572864, 2560},         {&qwen3_next, 1, 0, 12, 393216, 16384},
+	{&gpt_oss_20b, 1, 1, 12, 393216, 8192 + 73},   {&phi3_mini, 0, 1, 32, 6291456, 193},
+};
+
+static void windows_give_blocks_back(void **state)
 {
-	assert_int_equal(kvplan_window_blocks(512, 32768, 1), 33);
-	assert_int_equal(kvplan_window_blocks(512, 100, 1), 7); /* a short sequence has no more */
-	assert_int_equal(kvplan_window_blocks(1, 1000, 1), 1);
-	assert_int_equal(kvplan_window_blocks(2, 1000, 1), 2);
-	assert_int_equal(kvplan_window_blocks(17, 1000, 1), 2);
-	assert_int_equal(kvplan_window_blocks(18, 1000, 1), 3);
-	assert_int_equal(kvplan_window_blocks(512, 32768, 512), 65);
-	/* Counted out. */
-	for (uint32_t window = 1; window < 40; window++) {
-		for (uint32_t chunk = 1; chunk < 40; chunk++) {
-			uint64_t most = 0;
+	for (size_t i = 0; i < ARRAY_LEN(request_rows); i++) {
+		const struct request_row *r = &request_rows[i];
+		struct kvplan_shape shape = shape_of(r->model, GGTYPE_F16, 1);
+		struct kvplan_in in = {.shape = &shape, .tokens_ahead = 1024};
+		uint64_t blocks = kvplan_request_blocks(&in, r->model->context_len);
 
-			for (uint32_t from = 0; from + chunk <= 200; from++) {
-				uint32_t first = from + 1 > window ? from + 1 - window : 0, last = from + chunk - 1;
+		if (shape.groups.n_full != r->n_full || shape.groups.n_windowed != r->n_windowed ||
+		    shape.groups.size != r->size || shape.block_bytes != r->block_bytes || blocks != r->blocks)
+			fail_msg("%s: %u and %u groups of %u layers, %llu bytes a block, %llu blocks", r->model->name,
+				 shape.groups.n_full, shape.groups.n_windowed, shape.groups.size,
+				 (unsigned long long)shape.block_bytes, (unsigned long long)blocks);
+		assert_true(kvplan_request_len(&in, blocks) >= r->model->context_len);
+		if (r->n_full) assert_true(kvplan_request_len(&in, blocks - 1) < r->model->context_len);
+	}
+}
 
-				most = max_u64(most, last / 16 - first / 16 + 1);
+/* For each number of blocks the length is the longest whose blocks are no more. */
+static void lengths_and_blocks_are_inverse(void **state)
+{
+	for (uint32_t n_full = 0; n_full < 3; n_full++) {
+		for (uint32_t n_windowed = 0; n_windowed < 4; n_windowed++) {
+			struct kvplan_shape shape = {
+				.groups = {.n_full = n_full, .n_windowed = n_windowed, .window = 40, .size = 1}};
+			struct kvplan_in in = {.shape = &shape, .tokens_ahead = 50};
+
+			for (uint64_t n = 0; n < 100; n++) {
+				uint64_t len = kvplan_request_len(&in, n);
+
+				if (len == UINT64_MAX) {
+					assert_true(!n_full && kvplan_request_blocks(&in, 1 << 20) <= n);
+					continue;
+				}
+				assert_true(kvplan_request_blocks(&in, len) <= n);
+				assert_true(kvplan_request_blocks(&in, len + 1) > n);
 			}
-			assert_int_equal(kvplan_window_blocks(window, 200, chunk), most);
 		}
 	}
 }
@@ -335,12 +380,21 @@ static void a_window_needs_few_blocks(void **state)
 
 /* Llama-3.1-8B in f16 on a device of 24 GiB: 15 GiB of weights, 1 GiB for steps; a block is 2 MiB. A request of 8192
  * tokens needs 512 blocks, 1 GiB. */
+static struct kvplan_shape llama = {.block_bytes = 2 * MIB, .groups = {.n_full = 1, .size = 32}};
+/* 26 layers, 4 of which see everything: a request of 8192 tokens takes 512 + 6 * 97 blocks. */
+static struct kvplan_shape gemma = {.block_bytes = 64 * KIB,
+				    .groups = {.n_full = 1, .n_windowed = 6, .window = 512, .size = 4}};
+static struct kvplan_shape all_windows = {.block_bytes = 2 * MIB,
+					  .groups = {.n_windowed = 1, .window = 4096, .size = 32}};
+static struct kvplan_shape no_kv = {.block_bytes = 1};
+
 static const struct kvplan_in base = {.available = 24 * GIB,
 				      .weights = 15 * GIB,
 				      .activations = 512 * MIB,
 				      .workspace = 256 * MIB,
 				      .state = 256 * MIB,
-				      .block_bytes = 2 * MIB,
+				      .shape = &llama,
+				      .tokens_ahead = 1024,
 				      .model_len_max = 8192,
 				      .context_len = 131072,
 				      .seqs_max = 256,
@@ -442,9 +496,42 @@ static const struct make_row make_rows[] = {
 	 "--num-gpu-blocks-override asks for"},
 	{"more blocks than have numbers", {.blocks_override = 1ull << 40}, ST_LIMIT, 4096, 8192, "134217728"},
 	{"bytes of less than one block", {.kv_bytes = 2 * MIB - 1}, ST_INVALID, 0, 8192, "takes 2097152 bytes"},
+	{"windows: just enough", {.shape = &gemma, .blocks_override = 512 + 6 * 97}, ST_OK, 1094, 8192, NULL},
+	{"windows: not enough",
+	 {.shape = &gemma, .blocks_override = 512 + 6 * 97 - 1},
+	 ST_NO_MEMORY,
+	 1093,
+	 8192,
+	 "needs 1094 KV blocks, 68.4 MiB; --num-gpu-blocks-override gives 1093, 68.3 MiB: the largest --max-model-len "
+	 "that fits is 8176"},
+	{"windows: not even full ones",
+	 {.shape = &gemma, .blocks_override = 7 * 97 - 1},
+	 ST_NO_MEMORY,
+	 678,
+	 8192,
+	 "that fits is 1536"},
+	{"windows: auto",
+	 {.shape = &gemma, .blocks_override = 7 * 97, .model_len_max = UINT32_MAX},
+	 ST_OK,
+	 679,
+	 97 * 16,
+	 NULL},
+	{"windows: automatic", {.shape = &gemma, .seqs_max = 3}, ST_OK, 3 * 1094, 8192, NULL},
+	{"all layers have one",
+	 {.shape = &all_windows, .seqs_max = 2, .model_len_max = 131072},
+	 ST_OK,
+	 2 * 321,
+	 131072,
+	 NULL},
+	{"all layers have one, auto",
+	 {.shape = &all_windows, .blocks_override = 321, .model_len_max = UINT32_MAX},
+	 ST_OK,
+	 321,
+	 131072,
+	 NULL},
 	{"memory that is not known", {.available = UINT64_MAX, .seqs_max = 4}, ST_OK, 2048, 8192, NULL},
 	{"memory that is not known, without a bound",
-	 {.available = UINT64_MAX, .block_bytes = 1, .seqs_max = UINT32_MAX},
+	 {.available = UINT64_MAX, .shape = &no_kv, .seqs_max = UINT32_MAX},
 	 ST_OK,
 	 KVPLAN_BLOCKS_MAX,
 	 8192,
@@ -457,7 +544,7 @@ static void make_row_apply(struct kvplan_in *in, const struct kvplan_in *c)
 	if (c->field) in->field = c->field
 	TAKE(available);
 	TAKE(weights);
-	TAKE(block_bytes);
+	TAKE(shape);
 	TAKE(model_len_max);
 	TAKE(context_len);
 	TAKE(seqs_max);
@@ -491,11 +578,12 @@ static void the_number_of_blocks_follows(void **state)
 
 static void divisors_of_zero_are_errors(void **state)
 {
+	static const struct kvplan_shape empty = {.block_bytes = 0};
 	struct kvplan_in in = base;
 	struct errbuf err = {{0}};
 	struct kvplan p;
 
-	in.block_bytes = 0;
+	in.shape = &empty;
 	assert_int_equal(kvplan_make(&p, &in, &err), ST_INVALID);
 	in.kv_bytes = GIB;
 	assert_int_equal(kvplan_make(&p, &in, &err), ST_INVALID);
@@ -520,10 +608,10 @@ static void expect_table(const struct published *model, struct kvplan_in in, con
 	struct strbuf out;
 	struct kvplan p;
 
-	in.block_bytes = shape.block_bytes;
+	in.shape = &shape;
 	strbuf_init(&out, 1 << 16);
 	if (kvplan_make(&p, &in, &err) != ST_OK) strbuf_reset(&out);
-	kvplan_table(&out, &s, &shape, &p);
+	kvplan_table(&out, &s, &p);
 	strbuf_putc(&out, 0);
 	for (size_t i = 0; i < n; i++)
 		if (!strstr(out.data, lines[i])) fail_msg("the table lacks \"%s\":\n%s", lines[i], out.data);
@@ -534,19 +622,20 @@ static void expect_table(const struct published *model, struct kvplan_in in, con
 
 static void the_table_shows_each_number(void **state)
 {
-	static const char *const gemma[] = {
+	static const char *const windows[] = {
 		"KV cache: Gemma-3-1b, 26 layers, f16\n",
-		"      22  window 512      1 x (256 + 256)               360448         22528\n",
-		"       4  full            1 x (256 + 256)                65536          4096\n",
-		"     all                                                425984         26624\n",
+		"      22  window 512      1 x (256 + 256)                22528\n",
+		"       4  full            1 x (256 + 256)                 4096\n",
+		"     all                                                 26624\n",
+		"  a block is 16 tokens of 4 layers: 65536 bytes\n",
+		"  a request has 1 group of such layers that keeps all its tokens, 6 that keep those of a window of "
+		"512\n",
 		"  of it, --gpu-memory-utilization 0.92              3.7 GiB\n",
 		"= left for the KV cache",
-		"  one request of 8192                                   512  208.0 MiB\n",
-		"  window 512: a request reads at most 33 blocks of these layers at a time (11.3 MiB); all 512 are "
-		"kept (176.0 MiB)\n",
+		"  one request of 8192 tokens                           1094  68.4 MiB\n",
 	};
 	static const char *const hybrid[] = {
-		"      36  linear          79036416 bytes of state a sequence, no KV cache\n",
+		"      36  linear          no KV cache, 79036416 bytes of state a sequence\n",
 		"256 sequences of 75.4 MiB\n",
 		"missing for weights and steps",
 		"does not fit: 512 blocks more are needed\n",
@@ -559,13 +648,13 @@ static void the_table_shows_each_number(void **state)
 		"fits: --kv-cache-dtype int8 with --max-model-len 12704\n",
 		"fits: --gpu-memory-utilization 0.709\n",
 	};
-	static const char *const few[] = {"there is memory for it: --num-gpu-blocks-override 512\n",
+	static const char *const few[] = {"fits: there is memory for 512 blocks, 1.0 GiB\n",
 					  "fits: --max-model-len 160 (or auto)\n"};
 	struct kvplan_in in = base;
 
 	in.available = 4 * GIB;
 	in.weights = 2 * GIB;
-	expect_table(&gemma3_1b, in, gemma, ARRAY_LEN(gemma));
+	expect_table(&gemma3_1b, in, windows, ARRAY_LEN(windows));
 	in = base;
 	in.state = 256 * 79036416ull;
 	expect_table(&qwen3_next, in, hybrid, ARRAY_LEN(hybrid));
@@ -580,14 +669,15 @@ static void the_table_shows_each_number(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(block_bytes_are_those_computed_by_hand),
+		cmocka_unit_test(bytes_are_those_computed_by_hand),
 		cmocka_unit_test(kernels_take_the_same_bytes),
-		cmocka_unit_test(layers_that_are_alike_are_a_group),
+		cmocka_unit_test(layers_that_are_alike_are_one_row),
 		cmocka_unit_test(linear_attention_keeps_a_state_and_no_blocks),
 		cmocka_unit_test(head_counts_may_differ_by_layer),
 		cmocka_unit_test(sizes_that_do_not_divide_are_refused_with_those_that_do),
 		cmocka_unit_test(other_types_are_refused_by_name),
-		cmocka_unit_test(a_window_needs_few_blocks),
+		cmocka_unit_test(windows_give_blocks_back),
+		cmocka_unit_test(lengths_and_blocks_are_inverse),
 		cmocka_unit_test(the_first_of_three_options_decides),
 		cmocka_unit_test(the_number_of_blocks_follows),
 		cmocka_unit_test(divisors_of_zero_are_errors),
