@@ -79,7 +79,6 @@ enum spec_quant_kind { SPEC_QUANT_NONE, SPEC_QUANT_FP8, SPEC_QUANT_GPTQ, SPEC_QU
 struct spec_quant {
 	enum spec_quant_kind kind;
 	uint32_t block_rows, block_cols; /* FP8: of a scale; GPTQ and AWQ: block_cols is the group */
-	bool sym;                        /* GPTQ: all zeros are 8 */
 	bool zeros_minus_one;            /* GPTQ v1 */
 };
 
@@ -202,6 +201,7 @@ struct spec_shape spec_role_shape(const struct spec *s, enum spec_role role, uin
 
 /* Types that products are built for, ours included (test_spec compares it with the kernels'). */
 bool spec_type_built(enum ggtype type);
+const char *spec_type_words(void); /* those of files, "F32 F16 ..." */
 
 /* f32 elements of one sequence's recurrent state over all layers; 0: the model has none. */
 uint64_t spec_state_floats(const struct spec *s);

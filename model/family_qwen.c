@@ -1,0 +1,75 @@
+/* family_qwen.c - Qwen2 and 2.5, and Qwen3.
+ *
+ * Sources: transformers' models/qwen2, qwen3, qwen3_moe; llama.cpp's architectures of the same names. */
+#include "model/family_table.h"
+
+/* The window of the layers from max_window_layers on, when use_sliding_window says so. */
+static void family_qwen_window(struct family_reading *r)
+{
+	bool used = family_bool_or(r, FAMILY_use_window, false);
+	uint32_t window = family_u32_or(r, FAMILY_window, 4096);
+
+	r->window = used || r->g ? window : 0;
+	if (r->g && !family_given(r, FAMILY_window)) r->window = 0;
+	r->window_from = family_u32_or(r, FAMILY_window_from, 28);
+	family_layer_types(r);
+}
+
+static void family_qwen_layer(struct family_reading *r, uint32_t i, struct spec_layer *y)
+{
+	enum family_layer_type usual = r->window && i >= r->window_from ? FAMILY_SLIDING : FAMILY_FULL;
+
+	switch (family_type_of(r, i, usual)) {
+	case FAMILY_SLIDING:
+		if (!r->window)
+			family_fail(r, ST_INVALID,
+				    "layer_types[%u] is sliding_attention, but there is no sliding_window", i);
+		y->window = r->window;
+		break;
+	case FAMILY_FULL:
+		break;
+	case FAMILY_LINEAR:
+		family_fail(r, ST_UNSUPPORTED, "layer_types[%u] is linear_attention, which the family %s does not have",
+			    i, r->f->name);
+		break;
+	}
+}
+
+static void family_qwen2_fill(struct family_reading *r)
+{
+	family_word(r, FAMILY_activation, "silu|swish");
+	r->y.qkv_bias = true;
+	family_qwen_window(r);
+	r->y.rope = family_rope_add(r, &(struct family_rope){.neox = true});
+}
+
+const struct family family_qwen2 = {
+	.name = "qwen2",
+	.model_types = "qwen2",
+	.archs = "qwen2",
+	.fill = family_qwen2_fill,
+	.layer = family_qwen_layer,
+};
+
+static void family_qwen3_fill(struct family_reading *r)
+{
+	family_word(r, FAMILY_activation, "silu|swish");
+	r->y.qkv_bias = r->y.o_bias = family_bool_or(r, FAMILY_qkv_bias, false);
+	r->y.qk_norm = true;
+	family_qwen_window(r);
+	r->y.rope = family_rope_add(r, &(struct family_rope){.neox = true});
+}
+
+static const struct family_default family_qwen3_defaults[] = {
+	{FAMILY_k_dim, 128},
+	{FAMILY_SETTING_COUNT, 0},
+};
+
+const struct family family_qwen3 = {
+	.name = "qwen3",
+	.model_types = "qwen3",
+	.archs = "qwen3",
+	.fill = family_qwen3_fill,
+	.layer = family_qwen_layer,
+	.defaults = family_qwen3_defaults,
+};
