@@ -10,7 +10,7 @@ void avx2_glu(float *out, const float *gate, const float *up, size_t len, enum k
 void avx2_sigmoid(float *out, const float *x, const float *gate, uint32_t gate_dim, uint32_t dim, bool accumulate);
 void avx2_softcap_row(float *x, size_t len, float cap);
 void avx2_combine(float *x, const float *y, const float *weights, const uint32_t *places, uint32_t k, uint32_t dim);
-void avx2_conv(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n);
+void avx2_conv(float *out, const float *const *rows, const float *w, uint32_t ld_w, uint32_t width, uint32_t n);
 void avx2_delta(const struct cpu_delta *a);
 void avx2_rope(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
 void avx2_kv_store(const struct kkv *kv, const float *k, const float *v, uint32_t slot);

@@ -2,27 +2,6 @@
  * Tails of rows go through the same instructions under a mask, so an element's bits do not depend on where it lies. */
 #include "kernels/avx2_math.h"
 
-CPU_INLINE __m256 avx2_load(const float *p, size_t left)
-{
-	return left >= 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, avx2_mask((uint32_t)left));
-}
-
-CPU_INLINE void avx2_store(float *p, size_t left, __m256 v)
-{
-	if (left >= 8)
-		_mm256_storeu_ps(p, v);
-	else
-		_mm256_maskstore_ps(p, avx2_mask((uint32_t)left), v);
-}
-
-/* x / (1 + exp(-gate)) */
-CPU_INLINE __m256 avx2_gated(__m256 x, __m256 gate)
-{
-	__m256 e = avx2_exp(_mm256_sub_ps(_mm256_setzero_ps(), gate));
-
-	return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
-}
-
 /* gelu_tanh(g) = g / 2 * (1 + tanh(u)) = g / (1 + exp(-2u)), u = sqrt(2 / pi) * (g + 0.044715 g^3) */
 CPU_INLINE __m256 avx2_gelu(__m256 g)
 {

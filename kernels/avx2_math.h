@@ -64,4 +64,26 @@ CPU_INLINE __m256i avx2_mask(uint32_t n)
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+/* At most 8 floats; a mask only where there are fewer: masked stores are slow on some processors. */
+CPU_INLINE __m256 avx2_load(const float *p, size_t left)
+{
+	return left >= 8 ? _mm256_loadu_ps(p) : _mm256_maskload_ps(p, avx2_mask((uint32_t)left));
+}
+
+CPU_INLINE void avx2_store(float *p, size_t left, __m256 v)
+{
+	if (left >= 8)
+		_mm256_storeu_ps(p, v);
+	else
+		_mm256_maskstore_ps(p, avx2_mask((uint32_t)left), v);
+}
+
+/* x / (1 + exp(-gate)) */
+CPU_INLINE __m256 avx2_gated(__m256 x, __m256 gate)
+{
+	__m256 e = avx2_exp(_mm256_sub_ps(_mm256_setzero_ps(), gate));
+
+	return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
+}
+
 #endif

@@ -4,17 +4,15 @@
 
 #define AVX2_DELTA_VECTORS 8 /* their sums, and what a row needs, fit the 16 registers */
 
-void avx2_conv(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n)
+void avx2_conv(float *out, const float *const *rows, const float *w, uint32_t ld_w, uint32_t width, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i += 8) {
-		__m256i mask = avx2_mask(min_u32(8, n - i));
-		__m256 sum = _mm256_setzero_ps(), e;
+		__m256 sum = _mm256_setzero_ps();
 
 		for (uint32_t j = 0; j < width; j++)
-			sum = _mm256_fmadd_ps(_mm256_maskload_ps(w + (size_t)j * n + i, mask),
-					      _mm256_maskload_ps(rows[j] + i, mask), sum);
-		e = avx2_exp(_mm256_sub_ps(_mm256_setzero_ps(), sum));
-		_mm256_maskstore_ps(out + i, mask, _mm256_div_ps(sum, _mm256_add_ps(_mm256_set1_ps(1.0f), e)));
+			sum = _mm256_fmadd_ps(avx2_load(w + (size_t)j * ld_w + i, n - i), avx2_load(rows[j] + i, n - i),
+					      sum);
+		avx2_store(out + i, n - i, avx2_gated(sum, sum));
 	}
 }
 

@@ -128,8 +128,8 @@ struct cpu_level {
 	void (*softcap)(float *x, size_t len, float cap);
 	/* x (dim) += sum of weights[j] * y[j * dim ..] in the order of j, y rows being y + places[j] * dim. */
 	void (*combine)(float *x, const float *y, const float *weights, const uint32_t *places, uint32_t k, uint32_t dim);
-	/* out (n) = silu(sum over j < width of w[j][i] * rows[j][i]); a row of w is n long. */
-	void (*conv)(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n);
+	/* out (n) = silu(sum over j < width of w[j * ld_w + i] * rows[j][i]). */
+	void (*conv)(float *out, const float *const *rows, const float *w, uint32_t ld_w, uint32_t width, uint32_t n);
 	void (*delta)(const struct cpu_delta *a);
 	void (*rope)(float *head, const float *cos_sin, uint32_t rot_dim, enum krope style);
 	void (*kv_store)(const struct kkv *kv, const float *k, const float *v, uint32_t slot);

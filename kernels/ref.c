@@ -145,12 +145,12 @@ static void ref_combine(float *x, const float *y, const float *weights, const ui
 	}
 }
 
-static void ref_conv(float *out, const float *const *rows, const float *w, uint32_t width, uint32_t n)
+static void ref_conv(float *out, const float *const *rows, const float *w, uint32_t ld_w, uint32_t width, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		double sum = 0;
 
-		for (uint32_t j = 0; j < width; j++) sum += (double)w[(size_t)j * n + i] * rows[j][i];
+		for (uint32_t j = 0; j < width; j++) sum += (double)w[(size_t)j * ld_w + i] * rows[j][i];
 		out[i] = (float)(sum / (1.0 + exp(-sum)));
 	}
 }
