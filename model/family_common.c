@@ -83,6 +83,7 @@ void family_common(struct family_reading *r)
 	r->y.router_scale = 1;
 	r->y.n_groups = r->y.groups_used = 1;
 	r->y.rope = -1;
+	r->mla_mscale = 1;
 	family_common_heads(r);
 	family_common_vocab(r);
 	r->y.scale = 1 / sqrt(r->y.k_dim);
@@ -171,7 +172,10 @@ void family_make_dense(struct family_reading *r, struct spec_layer *y)
 
 	dense.ffn = r->y.ffn;
 	dense.n_experts = dense.n_used = dense.expert_ffn = dense.shared_ffn = 0;
-	dense.shared_gate = dense.router_bias = dense.router_correction = dense.expert_bias = false;
+	dense.shared_gate = dense.router_bias = dense.router_correction = dense.expert_bias = dense.router_norm = false;
+	dense.router = SPEC_SOFTMAX;
+	dense.router_scale = 1;
+	dense.n_groups = dense.groups_used = 1;
 	*y = dense;
 	if (!y->ffn)
 		family_fail(r, ST_NOT_FOUND, "%s%s is missing", r->g ? "key " : "", family_key(r, FAMILY_ffn).text);

@@ -209,6 +209,11 @@ void family_experts(struct family_reading *r, enum family_setting ffn);
 void family_dense_layers(struct family_reading *r);
 void family_make_dense(struct family_reading *r, struct spec_layer *y);
 
+/* ---- family_qwen.c, for family_qwenext.c too ---- */
+
+void family_qwen_experts(struct family_reading *r);
+bool family_qwen_is_dense(const struct family_reading *r, uint32_t i);
+
 /* ---- family_rope.c ---- */
 
 /* A rotation as a family asks for it. */

@@ -1,4 +1,4 @@
-/* family_qwen.c - Qwen2 and 2.5, and Qwen3.
+/* family_qwen.c - Qwen2 and 2.5, and Qwen3, dense and with experts. (family_qwenext.c has those with delta nets.)
  *
  * Sources: transformers' models/qwen2, qwen3, qwen3_moe; llama.cpp's architectures of the same names. */
 #include "model/family_table.h"
@@ -72,4 +72,45 @@ const struct family family_qwen3 = {
 	.fill = family_qwen3_fill,
 	.layer = family_qwen_layer,
 	.defaults = family_qwen3_defaults,
+};
+
+/* Experts in every sparse_step-th layer that is not in mlp_only_layers. */
+void family_qwen_experts(struct family_reading *r)
+{
+	family_experts(r, FAMILY_expert_ffn);
+	r->moe_every = family_u32_or(r, FAMILY_sparse_step, 1);
+	family_dense_layers(r);
+	r->y.router = SPEC_SOFTMAX;
+	r->y.router_norm = family_bool_or(r, FAMILY_router_norm, r->g != NULL);
+}
+
+bool family_qwen_is_dense(const struct family_reading *r, uint32_t i)
+{
+	return (r->dense && r->dense[i]) || (i + 1) % r->moe_every;
+}
+
+static void family_qwen3_moe_fill(struct family_reading *r)
+{
+	family_qwen3_fill(r);
+	family_qwen_experts(r);
+}
+
+static void family_qwen3_moe_layer(struct family_reading *r, uint32_t i, struct spec_layer *y)
+{
+	y->window = r->window; /* max_window_layers is not looked at */
+	if (family_qwen_is_dense(r, i)) family_make_dense(r, y);
+}
+
+static const struct family_default family_qwen3_moe_defaults[] = {
+	{FAMILY_kv_heads, 4},
+	{FAMILY_SETTING_COUNT, 0},
+};
+
+const struct family family_qwen3_moe = {
+	.name = "qwen3_moe",
+	.model_types = "qwen3_moe",
+	.archs = "qwen3moe",
+	.fill = family_qwen3_moe_fill,
+	.layer = family_qwen3_moe_layer,
+	.defaults = family_qwen3_moe_defaults,
 };

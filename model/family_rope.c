@@ -177,6 +177,7 @@ static void family_rope_json(struct family_reading *r, struct family_rope_readin
 	struct rope_params *p = &f->p;
 
 	family_rope_check_members(r, f, kind);
+	family_given(r, FAMILY_rope_original); /* Phi-3 files have it without a scaling too */
 	p->kind = family_rope_kinds[kind].kind;
 	switch (p->kind) {
 	case ROPE_DEFAULT:

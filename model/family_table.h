@@ -5,12 +5,22 @@
 
 #include "model/family_impl.h"
 
-#define FAMILIES(F) \
-	F(llama)    \
-	F(mistral)  \
-	F(mixtral)  \
-	F(qwen2)    \
-	F(qwen3)
+#define FAMILIES(F)    \
+	F(llama)       \
+	F(mistral)     \
+	F(mixtral)     \
+	F(qwen2)       \
+	F(qwen3)       \
+	F(qwen3_moe)   \
+	F(qwen3_next)  \
+	F(qwen3_5)     \
+	F(qwen3_5_moe) \
+	F(gemma2)      \
+	F(gemma3)      \
+	F(phi3)        \
+	F(deepseek_v2) \
+	F(deepseek_v3) \
+	F(gpt_oss)
 
 #define FAMILY_AS_DECLARATION(name) extern const struct family family_##name;
 FAMILIES(FAMILY_AS_DECLARATION)

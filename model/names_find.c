@@ -40,25 +40,25 @@ static bool names_swap_end(const struct names_text *name, const char *from, cons
 	return true;
 }
 
+/* Where the row's name leads: the tensor itself, or codes in its place. */
 static bool names_locate_one(struct names_finding *f)
 {
-	struct names_text other;
-	bool codes = f->row->cut >= NAMES_CODES;
+	struct names_text other = f->name;
+	struct wsrc *w = f->w;
 
-	if (codes) {
+	w->code = WSRC_PLAIN;
+	if (f->row->cut >= NAMES_CODES) {
 		snprintf(other.text, sizeof(other.text), "%.150s_blocks", f->name.text);
-		f->w->t = ckpt_find(f->c, other.text);
-		if (f->w->t) f->w->code = WSRC_MXFP4;
-	} else {
-		f->w->t = ckpt_find(f->c, f->name.text);
-		other = f->name;
+		w->code = WSRC_MXFP4;
 	}
-	if (!f->w->t && !codes && !f->s->from_gguf && names_swap_end(&f->name, ".weight", ".qweight", &other)) {
-		f->w->t = ckpt_find(f->c, other.text);
-		f->w->code = f->s->quant.kind == SPEC_QUANT_AWQ ? WSRC_AWQ : WSRC_GPTQ;
+	w->t = ckpt_find(f->c, other.text);
+	if (!w->t && w->code == WSRC_PLAIN && !f->s->from_gguf &&
+	    names_swap_end(&f->name, ".weight", ".qweight", &other)) {
+		w->t = ckpt_find(f->c, other.text);
+		w->code = f->s->quant.kind == SPEC_QUANT_AWQ ? WSRC_AWQ : WSRC_GPTQ;
 	}
-	if (!f->w->t) return false;
-	if (f->w->code == WSRC_PLAIN && f->w->t->type == GGTYPE_F8_E4M3) f->w->code = WSRC_FP8;
+	if (!w->t) return false;
+	if (w->code == WSRC_PLAIN && w->t->type == GGTYPE_F8_E4M3) w->code = WSRC_FP8;
 	f->name = other;
 	return true;
 }
