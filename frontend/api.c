@@ -178,7 +178,7 @@ void api_answer_json(struct api *a, struct http_request *r)
 
 bool api_token_list(const struct api *a, const char *name, const json_t *list, struct token_vec *out, struct apierr *e)
 {
-	uint32_t vocab = tokenizer_vocab_size(a->tokenizer);
+	uint32_t vocab = tokenizer_n_ids(a->tokenizer);
 	size_t i, n = json_array_size(list);
 	int64_t v;
 

@@ -19,6 +19,7 @@
 #include <jansson.h>
 
 struct chat;
+struct gendefaults;
 
 struct api {
 	/* Set by the owner; kept. */
@@ -30,6 +31,7 @@ struct api {
 	struct chat *chat;
 	struct lives *lives;
 	uint64_t heartbeat_max_ns;
+	const struct gendefaults *defaults; /* of sampling; NULL: neutral */
 	uint32_t pooling;              /* enum request_kind of embeddings */
 	uv_loop_t *loop;               /* for work on threads; NULL: none, all is done at once */
 

@@ -92,6 +92,7 @@ static int64_t output_room(const struct task *t, const struct params *q, size_t 
 
 	if (wanted == 0 && q->endpoint == PARAMS_TEXT) wanted = PARAMS_TEXT_OUTPUT;
 	if (wanted == 0 || (room > 0 && wanted > room)) wanted = room;
+	if (q->output_bound && wanted > q->output_bound) wanted = q->output_bound;
 	return wanted > 0 ? wanted : 0;
 }
 
@@ -131,7 +132,7 @@ static bool render_one(struct task *t, const struct params *q, const json_t *j, 
 
 static bool render_read(struct task *t, enum params_endpoint endpoint, struct params *q)
 {
-	return params_read(q, endpoint, t->body, &t->error) && api_knows_model(t->api, q->model, q->model_len, &t->error);
+	return params_read(q, endpoint, t->body, t->api->defaults, &t->error) && api_knows_model(t->api, q->model, q->model_len, &t->error);
 }
 
 static void render_chat(struct task *t)

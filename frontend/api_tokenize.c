@@ -49,7 +49,7 @@ static void tokenize(struct task *t)
 	struct prompt p;
 	bool strs = false;
 
-	if (!params_read(&q, endpoint, t->body, e) || !params_switch(t->body, "return_token_strs", &strs, e)) return;
+	if (!params_read(&q, endpoint, t->body, NULL, e) || !params_switch(t->body, "return_token_strs", &strs, e)) return;
 	o.add_special = q.add_special_tokens;
 	prompt_init(&p, &o);
 	if (read_prompt(t, &p, &o, &q, e)) {
@@ -73,7 +73,7 @@ static void detokenize(struct task *t)
 	struct params q;
 
 	/* Only for the model's name. */
-	if (!params_read(&q, PARAMS_TEXT, t->body, e) || !api_knows_model(t->api, q.model, q.model_len, e)) return;
+	if (!params_read(&q, PARAMS_TEXT, t->body, NULL, e) || !api_knows_model(t->api, q.model, q.model_len, e)) return;
 	if (!json_is_array(tokens)) {
 		(void)params_wrong(e, "tokens", "a list of token ids");
 		return;

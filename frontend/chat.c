@@ -151,6 +151,7 @@ int chat_from_tokenizer(struct chat **out, const struct tokenizer *t, struct err
 
 	chat_add_id(tokens, "bos_token", t, tokenizer_bos(t));
 	chat_add_id(tokens, "eos_token", t, tokenizer_eos(t));
+	if (tokenizer_named(t)) json_object_update(tokens, (json_t *)(uintptr_t)tokenizer_named(t));
 	rc = chat_new(out, text, text ? strlen(text) : 0, tokens, err);
 	json_decref(tokens);
 	return rc;

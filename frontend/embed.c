@@ -141,7 +141,7 @@ static bool embed_read(struct embed *e, struct apierr *err)
 	const json_t *messages = json_object_get(e->body, "messages");
 	enum params_endpoint endpoint = messages && !json_is_null(messages) ? PARAMS_CHAT : PARAMS_TEXT;
 
-	if (!params_read(&e->params, endpoint, e->body, err) || !embed_format(e, err)) return false;
+	if (!params_read(&e->params, endpoint, e->body, NULL, err) || !embed_format(e, err)) return false;
 	/* As vLLM: a chat that is only looked at is not asked for an answer. */
 	if (!json_object_get(e->body, "add_generation_prompt")) e->params.add_generation_prompt = false;
 	return api_knows_model(e->api, e->params.model, e->params.model_len, err) && embed_read_inputs(e, err);

@@ -8,7 +8,6 @@
 #include "frontend/front.h"
 
 #include "common/clock.h"
-#include "model/gguf.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "frontend/api.h"
@@ -17,9 +16,12 @@
 #include "frontend/conn.h"
 #include "frontend/embed.h"
 #include "frontend/gen.h"
+#include "frontend/gendefaults.h"
 #include "frontend/lane.h"
 #include "frontend/owner.h"
 #include "frontend/tcp.h"
+#include "model/ckpt.h"
+#include "model/jsonplace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +48,7 @@ struct front {
 	struct lives *lives;
 	struct tokenizer *tokenizer;
 	struct chat *chat;
+	struct gendefaults defaults;
 	uint64_t ticked_ns;
 	uint64_t used_ns; /* processor time at the end of the last pass */
 	bool draining;
@@ -237,60 +240,108 @@ static void on_heartbeat(uv_timer_t *t)
 
 /* ---- start ---- */
 
-/* The model file's own vocabulary, or the one that --tokenizer names. */
-static int front_load_tokenizer(struct front *f, const struct gguf *g, struct errbuf *err)
+/* Tokens as workers count them: of a GGUF file its vocabulary's, or the rows of its embedding; of a folder the rows. 0: not said. */
+static uint64_t front_n_tokens(const struct ckpt *c)
 {
-	const struct gguf_tensor *embed = gguf_find_tensor(g, "token_embd.weight");
-	const struct gguf_kv *tokens = gguf_find(g, "tokenizer.ggml.tokens");
-	const char *path = f->boot->config.tokenizer;
-	int rc;
+	const struct gguf_kv *tokens = ckpt_gguf(c) ? gguf_find(ckpt_gguf(c), "tokenizer.ggml.tokens") : NULL;
+	const struct ckpt_tensor *embed = ckpt_find(c, "token_embd.weight");
+	const json_t *config = ckpt_config(c), *n = json_object_get(config, "vocab_size");
 
-	if (!path[0]) return tokenizer_from_gguf(&f->tokenizer, g, err);
-	rc = tokenizer_from_json(&f->tokenizer, path, err);
-	/* Workers count as model/modelshape.c does: the file's tokens, or the rows of its embedding. */
-	if (rc == ST_OK && (tokens || embed))
-		rc = tokenizer_fit(f->tokenizer, tokens ? tokens->n : embed->dims[1], gguf_shown_path(g), err);
-	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--tokenizer");
+	if (!n) n = json_object_get(json_object_get(config, "text_config"), "vocab_size");
+	if (config) return json_integer_value(n) > 0 && json_integer_value(n) < UINT32_MAX ? (uint64_t)json_integer_value(n) : 0;
+	return tokens ? tokens->n : embed ? embed->dims[0] : 0;
 }
 
-static int front_load_chat(struct front *f, const struct gguf *g, struct errbuf *err)
+/* The model's own vocabulary, or the one that --tokenizer names. */
+static int front_load_tokenizer(struct front *f, const struct ckpt *c, struct errbuf *err)
+{
+	const char *path = f->boot->config.tokenizer;
+	uint64_t n = front_n_tokens(c);
+	int rc;
+
+	if (path[0]) {
+		rc = tokenizer_from_json(&f->tokenizer, path, err);
+		if (rc == ST_OK && n) rc = tokenizer_fit(f->tokenizer, n, ckpt_shown_path(c), err);
+		return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--tokenizer");
+	}
+	if (ckpt_gguf(c)) return tokenizer_from_gguf(&f->tokenizer, ckpt_gguf(c), err);
+	rc = tokenizer_from_json(&f->tokenizer, ckpt_path(c), err);
+	return rc == ST_OK && n ? tokenizer_fit_own(f->tokenizer, n, ckpt_shown_path(c), err) : rc;
+}
+
+static int front_load_chat(struct front *f, const struct ckpt *c, struct errbuf *err)
 {
 	const char *own = f->boot->config.chat_template;
 	int rc;
 
-	if (tokenizer_chat_template(f->tokenizer)) rc = chat_from_tokenizer(&f->chat, f->tokenizer, err);
-	else rc = chat_from_gguf(&f->chat, g, f->tokenizer, err);
+	if (tokenizer_chat_template(f->tokenizer) || !ckpt_gguf(c)) rc = chat_from_tokenizer(&f->chat, f->tokenizer, err);
+	else rc = chat_from_gguf(&f->chat, ckpt_gguf(c), f->tokenizer, err);
 	return rc == ST_OK && own[0] ? chatfile_apply(&f->chat, own, err) : rc;
 }
 
-/* What the model file says of pooling (<architecture>.pooling_type: 1 mean, 3 last), unless the user knows better. */
-static uint32_t front_pooling(const struct config *c, const struct gguf *g)
+/* What a folder says of sampling. */
+static int front_load_defaults(struct front *f, const struct ckpt *c, struct errbuf *err)
+{
+	char says[200];
+	int rc;
+
+	f->defaults = GENDEFAULTS_NEUTRAL;
+	f->api.defaults = &f->defaults;
+	if (ckpt_gguf(c) || f->boot->config.generation_config == GENERATION_VLLM) return ST_OK;
+	rc = gendefaults_read(&f->defaults, ckpt_path(c), says, err);
+	if (rc == ST_OK && says[0] && f->boot->index == 0)
+		log_info("generation_config.json: requests that do not say it get %s (--generation-config vllm: they do not)", says);
+	return rc;
+}
+
+/* GGUF: <architecture>.pooling_type, 1 mean, 3 last. */
+static bool front_gguf_pools_last(const struct gguf *g)
 {
 	struct gguf_str arch;
 	uint64_t type = 0;
 	char key[128];
 
-	if (c->pooling_type) return c->pooling_type == 1 ? REQUEST_POOL_MEAN : REQUEST_POOL_LAST;
-	if (gguf_get_str(g, "general.architecture", &arch, NULL) != ST_OK || arch.len > 64) return REQUEST_POOL_MEAN;
+	if (gguf_get_str(g, "general.architecture", &arch, NULL) != ST_OK || arch.len > 64) return false;
 	snprintf(key, sizeof(key), "%.*s.pooling_type", (int)arch.len, arch.s);
-	if (gguf_get_u64_or(g, key, 0, UINT32_MAX, 0, &type, NULL) != ST_OK) type = 0;
-	return type == 3 ? REQUEST_POOL_LAST : REQUEST_POOL_MEAN;
+	return gguf_get_u64_or(g, key, 0, UINT32_MAX, 0, &type, NULL) == ST_OK && type == 3;
 }
 
-/* Tokenizer and chat template; the file is closed again. */
+/* A folder: what sentence-transformers says, if the model is one for embeddings. */
+static bool front_folder_pools_last(const char *folder)
+{
+	char path[4400];
+	json_t *root = NULL;
+	bool last;
+
+	snprintf(path, sizeof(path), "%s/1_Pooling/config.json", folder);
+	if (jsonplace_load(&root, path, "1_Pooling/config.json", NULL) != ST_OK) return false;
+	last = json_is_true(json_object_get(root, "pooling_mode_lasttoken"));
+	json_decref(root);
+	return last;
+}
+
+/* What the model says of pooling, unless the user knows better. */
+static uint32_t front_pooling(const struct config *c, const struct ckpt *m)
+{
+	if (c->pooling_type) return c->pooling_type == 1 ? REQUEST_POOL_MEAN : REQUEST_POOL_LAST;
+	return (ckpt_gguf(m) ? front_gguf_pools_last(ckpt_gguf(m)) : front_folder_pools_last(ckpt_path(m))) ? REQUEST_POOL_LAST : REQUEST_POOL_MEAN;
+}
+
+/* Tokenizer and chat template; the files are closed again. Of weights only their headers are looked at. */
 static int front_load(struct front *f, struct errbuf *err)
 {
-	struct gguf *g = NULL;
+	struct ckpt *c = NULL;
 	int rc;
 
 	page_state(f->api.slot, PAGE_LOADING);
 	rc = front_load_tls(f, err); /* first: it is checked in no time */
-	if (rc == ST_OK) rc = gguf_open(&g, f->boot->config.model, err);
-	if (rc == ST_OK) rc = front_load_tokenizer(f, g, err);
-	if (rc == ST_OK) rc = front_load_chat(f, g, err);
-	if (rc == ST_OK) f->api.pooling = front_pooling(&f->boot->config, g);
+	if (rc == ST_OK) rc = ckpt_open(&c, f->boot->config.model, err);
+	if (rc == ST_OK) rc = front_load_tokenizer(f, c, err);
+	if (rc == ST_OK) rc = front_load_chat(f, c, err);
+	if (rc == ST_OK) rc = front_load_defaults(f, c, err);
+	if (rc == ST_OK) f->api.pooling = front_pooling(&f->boot->config, c);
 	if (rc == ST_OK && !chat_has_template(f->chat)) log_warning("the model has no chat template: /v1/chat/completions will be refused");
-	gguf_close(g);
+	ckpt_close(c);
 	return rc;
 }
 

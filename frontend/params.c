@@ -451,12 +451,15 @@ static bool param_read(struct params *p, const struct param *row, const json_t *
 	return true;
 }
 
-static void params_defaults(struct params *p, enum params_endpoint endpoint)
+static void params_defaults(struct params *p, enum params_endpoint endpoint, const struct gendefaults *d)
 {
 	memset(p, 0, sizeof(*p));
 	p->endpoint = endpoint;
-	p->temperature = 1;
-	p->top_p = 1;
+	p->temperature = d->temperature;
+	p->top_p = d->top_p;
+	p->top_k = d->top_k;
+	p->min_p = d->min_p;
+	p->output_bound = d->output_max;
 	p->n_logprobs = PARAMS_NO_LOGPROBS;
 	p->n_prompt_logprobs = PARAMS_NO_LOGPROBS;
 	p->skip_special = true;
@@ -464,7 +467,7 @@ static void params_defaults(struct params *p, enum params_endpoint endpoint)
 	p->add_generation_prompt = true;
 	p->include_reasoning = true;
 	p->n = 1;
-	p->repetition_penalty = 1;
+	p->repetition_penalty = d->repetition_penalty;
 }
 
 static bool params_check_choices(struct params *p, struct apierr *e)
@@ -488,12 +491,12 @@ static bool params_check_chat(struct params *p, const json_t *body, struct apier
 	return true;
 }
 
-bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, struct apierr *e)
+bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, const struct gendefaults *d, struct apierr *e)
 {
 	const json_t *j;
 	size_t i;
 
-	params_defaults(p, endpoint);
+	params_defaults(p, endpoint, d ? d : &GENDEFAULTS_NEUTRAL);
 	p->body = body;
 	for (i = 0; i < ARRAY_LEN(params_table); i++) {
 		const struct param *row = &params_table[i];

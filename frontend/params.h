@@ -7,6 +7,7 @@
 
 #include "common/base.h"
 #include "frontend/apierr.h"
+#include "frontend/gendefaults.h"
 #include "frontend/toolspec.h"
 #include "proto/limits.h"
 
@@ -38,6 +39,7 @@ struct params {
 	size_t model_len;
 
 	int64_t output_max;        /* 0: not given */
+	int64_t output_bound;      /* the model's own; 0: none */
 	bool echo_only;            /* text: max_tokens 0 with echo: the prompt alone, for its log-probabilities */
 	int64_t output_min;
 	double temperature, top_p, min_p;
@@ -86,8 +88,8 @@ struct params {
 	bool format_compact;       /* JSON without whitespace between its tokens */
 };
 
-/* False: e says what is wrong. */
-bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, struct apierr *e) MUST_CHECK;
+/* d: what the model says of what the request does not say; NULL: nothing. False: e says what is wrong. */
+bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, const struct gendefaults *d, struct apierr *e) MUST_CHECK;
 
 /* Reads what constrains the output (params_format.c); part of params_read(). */
 bool params_format_read(struct params *p, const json_t *body, struct apierr *e) MUST_CHECK;

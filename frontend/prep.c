@@ -34,7 +34,7 @@ static bool prep_parse(struct prep *p, struct apierr *e)
 	strbuf_release(&p->bytes);
 	if (rc != ST_OK) return apierr_set(e, 400, NULL, "%s", err.text);
 	p->asked = p->endpoint->translate ? p->endpoint->translate(p->body, e) : json_incref(p->body);
-	return p->asked && params_read(&p->params, p->endpoint->params, p->asked, e) &&
+	return p->asked && params_read(&p->params, p->endpoint->params, p->asked, p->api->defaults, e) &&
 	       api_knows_model(p->api, p->params.model, p->params.model_len, e) && prep_check_choices(p, e);
 }
 
@@ -110,7 +110,7 @@ static bool prep_prompts(struct prep *p, struct apierr *e)
 
 static bool prep_check_ids(const struct prep *p, struct apierr *e)
 {
-	uint32_t vocab = tokenizer_vocab_size(p->api->tokenizer);
+	uint32_t vocab = tokenizer_n_ids(p->api->tokenizer);
 	const struct params *q = &p->params;
 	const char *key;
 	json_t *value;

@@ -139,6 +139,8 @@ void submit_prompt(struct submit *s, const struct prep *p, const struct prep_pro
 {
 	uint64_t room = p->len_max - prompt->ids.len;
 
+	if (p->params.output_bound) room = min_u64(room, (uint64_t)p->params.output_bound);
+
 	s->m.tokens = view_of(prompt->ids.ids, prompt->ids.len);
 	s->m.n_prompt = (uint32_t)prompt->ids.len;
 	/* A huge limit is cut down to what fits: many clients send one. */

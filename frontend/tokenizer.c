@@ -3,6 +3,7 @@
 #include "frontend/tokenizer.h"
 
 #include "common/mem.h"
+#include "common/quote.h"
 #include "frontend/tokenizer_impl.h"
 
 #include <inttypes.h>
@@ -189,6 +190,7 @@ void tokenizer_free(struct tokenizer *t)
 	addtok_release(&t->added_normal);
 	free(t->spm);
 	free(t->chat_template);
+	json_decref(t->named);
 	bpe_release(&t->bpe);
 	vocab_release(&t->vocab);
 	free(t);
@@ -199,6 +201,11 @@ void tokenizer_free(struct tokenizer *t)
 uint32_t tokenizer_vocab_size(const struct tokenizer *t)
 {
 	return t->vocab.n;
+}
+
+uint32_t tokenizer_n_ids(const struct tokenizer *t)
+{
+	return t->n_ids ? t->n_ids : t->vocab.n;
 }
 
 uint32_t tokenizer_bos(const struct tokenizer *t)
@@ -251,6 +258,11 @@ const char *tokenizer_chat_template(const struct tokenizer *t)
 	return t->chat_template;
 }
 
+const json_t *tokenizer_named(const struct tokenizer *t)
+{
+	return t->named;
+}
+
 #define SPARE_ROWS_MAX 2048 /* padding; published models have at most some 500 spare rows */
 
 int tokenizer_fit(struct tokenizer *t, uint64_t n_rows, const char *model, struct errbuf *err)
@@ -264,7 +276,26 @@ int tokenizer_fit(struct tokenizer *t, uint64_t n_rows, const char *model, struc
 			       "in the model",
 			       t->vocab.n, model, n_rows, SPARE_ROWS_MAX);
 	t->vocab.n = n;
+	t->n_ids = (uint32_t)n_rows;
 	addtok_limit(&t->added, n);
 	addtok_limit(&t->added_normal, n);
+	return ST_OK;
+}
+
+int tokenizer_fit_own(struct tokenizer *t, uint64_t n_rows, const char *model, struct errbuf *err)
+{
+	uint32_t n = t->vocab.n;
+	const char *text;
+	size_t len = 0;
+
+	CHECK(n_rows <= UINT32_MAX);
+	/* Behind the last token there may be ids without one. */
+	while (n > n_rows && (text = vocab_bytes(&t->vocab, n - 1, &len), len == 0)) n--;
+	if (n > n_rows)
+		return err_set(err, ST_INVALID,
+			       "tokenizer.json: token \"%s\" has id %u, but %s has a vocabulary of %" PRIu64 "; expected ids below it",
+			       quote_short(text, len).text, n - 1, model, n_rows);
+	t->vocab.n = n;
+	t->n_ids = (uint32_t)n_rows;
 	return ST_OK;
 }

@@ -12,6 +12,8 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 
+#include <jansson.h>
+
 struct gguf;
 struct strbuf;
 struct tokenizer;
@@ -59,6 +61,9 @@ void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, b
 		      struct token_vec *out);
 
 uint32_t tokenizer_vocab_size(const struct tokenizer *t);
+/* Ids below it may be in prompts and may be drawn: the model's, when tokenizer_fit() has told, else the vocabulary's. Those that the
+ * vocabulary has not stand for nothing. */
+uint32_t tokenizer_n_ids(const struct tokenizer *t);
 uint32_t tokenizer_bos(const struct tokenizer *t); /* TOKEN_NONE when the model has none */
 uint32_t tokenizer_eos(const struct tokenizer *t);
 bool tokenizer_add_bos(const struct tokenizer *t); /* BOS in front of a plain-text prompt */
@@ -67,9 +72,14 @@ bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n);
 /* The chat template that came with a tokenizer.json; NULL when there was none. */
 const char *tokenizer_chat_template(const struct tokenizer *t);
+/* The texts of the special tokens by the names that templates have for them (bos_token, pad_token ...), as tokenizer_config.json says;
+ * NULL when there was none. */
+const json_t *tokenizer_named(const struct tokenizer *t);
 /* Whether the vocabulary goes with a model of n_rows tokens (`model` is for messages): the model knows every token, and no
  * more of its own are spare than padding explains. Added tokens that the model does not know are dropped. */
 int tokenizer_fit(struct tokenizer *t, uint64_t n_rows, const char *model, struct errbuf *err) MUST_CHECK;
+/* The same for the tokenizer that came with the model: any number of rows may be spare, and no token may be beyond them. */
+int tokenizer_fit_own(struct tokenizer *t, uint64_t n_rows, const char *model, struct errbuf *err) MUST_CHECK;
 /* TOKEN_NONE when no token has exactly these bytes as its text. */
 uint32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len);
 

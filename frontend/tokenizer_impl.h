@@ -31,6 +31,8 @@ struct tokenizer {
 	uint32_t stop_ids[TOKENIZER_STOPS_MAX];
 	size_t n_stop_ids;
 	char *chat_template; /* owned; NULL: none */
+	json_t *named;       /* owned; NULL: none */
+	uint32_t n_ids;      /* of the model, >= vocab.n; 0: not told */
 };
 
 #endif

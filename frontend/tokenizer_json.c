@@ -278,7 +278,9 @@ static int make(struct tokenizer **out, struct json_lists *j, struct errbuf *err
 	rc = tokenizer_from_lists(out, &j->l, err);
 	if (rc != ST_OK) return rc;
 	(*out)->chat_template = j->folder.chat_template;
+	(*out)->named = j->folder.named;
 	j->folder.chat_template = NULL;
+	j->folder.named = NULL;
 	return ST_OK;
 }
 

@@ -1,4 +1,4 @@
-/* tokfile_folder.c - what lies beside a tokenizer.json: tokenizer_config.json, generation_config.json, chat_template.jinja.
+/* tokfile_folder.c - what lies beside a tokenizer.json: tokenizer_config.json, generation_config.json or config.json, chat_template.jinja.
  *
  * Each may be missing. What is there and cannot be read is refused by file and field. */
 #include "frontend/tokfile.h"
@@ -16,6 +16,7 @@ void tokfile_folder_release(struct tokfile_folder *f)
 {
 	json_decref(f->config);
 	json_decref(f->generation);
+	json_decref(f->named);
 	free(f->chat_template);
 	free(f->bos);
 	free(f->eos);
@@ -68,6 +69,20 @@ static int read_template(const struct jsonplace *config, char **out)
 	return rc;
 }
 
+/* All that templates may ask for; what is odd stays undefined. */
+static void read_named(struct tokfile_folder *f)
+{
+	static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+
+	f->named = json_object();
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		json_t *j = json_object_get(f->config, names[i]), *content = json_object_get(j, "content");
+
+		if (json_is_string(content)) j = content;
+		if (json_is_string(j)) json_object_set(f->named, names[i], j);
+	}
+}
+
 static int read_config(struct tokfile_folder *f, struct errbuf *err)
 {
 	struct jsonplace config = {.file = "tokenizer_config.json", .value = f->config, .err = err},
@@ -75,6 +90,7 @@ static int read_config(struct tokfile_folder *f, struct errbuf *err)
 	bool on;
 	int rc = read_token(&config, "bos_token", &f->bos);
 
+	read_named(f);
 	if (rc == ST_OK) rc = read_token(&config, "eos_token", &f->eos);
 	if (rc == ST_OK) rc = read_template(&config, &f->chat_template);
 	if (rc == ST_OK) rc = jsonplace_must_be_unset(&config, "add_eos_token", "a token behind each text is not supported");
@@ -84,10 +100,9 @@ static int read_config(struct tokfile_folder *f, struct errbuf *err)
 }
 
 /* eos_token_id: an id or several. */
-static int read_generation(struct tokfile_folder *f, struct errbuf *err)
+static int read_stops(struct tokfile_folder *f, const char *file, const json_t *root, struct errbuf *err)
 {
-	struct jsonplace config = {.file = "generation_config.json", .value = f->generation, .err = err},
-			     eos = jsonplace_member(&config, "eos_token_id");
+	struct jsonplace config = {.file = file, .value = root, .err = err}, eos = jsonplace_member(&config, "eos_token_id");
 	int rc = ST_OK;
 
 	if (jsonplace_is_null(&eos)) return ST_OK;
@@ -100,6 +115,20 @@ static int read_generation(struct tokfile_folder *f, struct errbuf *err)
 
 		rc = jsonplace_id(&item, UINT32_MAX, &f->stops[f->n_stops++]);
 	}
+	return rc;
+}
+
+/* Where generation_config.json says nothing of it. */
+static int read_model_stops(struct tokfile_folder *f, const char *folder, struct errbuf *err)
+{
+	static const char file[] = "config.json";
+	json_t *root = NULL, *text;
+	int rc = companion_load(&root, folder, file, err);
+
+	if (rc != ST_OK || !root) return rc;
+	text = json_object_get(root, "text_config"); /* of models that see images, too */
+	rc = read_stops(f, file, json_object_get(root, "eos_token_id") || !text ? root : text, err);
+	json_decref(root);
 	return rc;
 }
 
@@ -134,7 +163,8 @@ int tokfile_folder_read(struct tokfile_folder *f, const char *folder, struct err
 	rc = companion_load(&f->config, folder, "tokenizer_config.json", err);
 	if (rc == ST_OK) rc = companion_load(&f->generation, folder, "generation_config.json", err);
 	if (rc == ST_OK && f->config) rc = read_config(f, err);
-	if (rc == ST_OK && f->generation) rc = read_generation(f, err);
+	if (rc == ST_OK && f->generation) rc = read_stops(f, "generation_config.json", f->generation, err);
+	if (rc == ST_OK && f->n_stops == 0) rc = read_model_stops(f, folder, err);
 	if (rc == ST_OK) rc = read_template_file(f, folder, err);
 	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "%s", quote_short(folder, strlen(folder)).text);
 }

@@ -35,6 +35,7 @@ static void pick_add(struct hubpick *p, size_t ix)
 
 static bool is_small_of_folder(const char *name)
 {
+	if (strcmp(name, "1_Pooling/config.json") == 0) return true; /* models for embeddings */
 	return !strchr(name, '/') &&
 	       (ends_with(name, ".json") || ends_with(name, ".jinja") || strcmp(name, "tokenizer.model") == 0) &&
 	       strncmp(name, "consolidated", 12) != 0;

@@ -19,7 +19,7 @@ static void check(json_t *asked)
 	read = chatmsg_read(messages, &e);
 	CHECK(read || json_array_size(messages) > CHATMSG_MAX);
 	json_decref(read);
-	CHECK(params_read(&p, PARAMS_CHAT, asked, &params_e) || params_e.status == 400);
+	CHECK(params_read(&p, PARAMS_CHAT, asked, NULL, &params_e) || params_e.status == 400);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

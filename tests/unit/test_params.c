@@ -281,7 +281,21 @@ static bool read(int where, const char *body, struct params *p, struct apierr *e
 	*root = jsonbig_load(text, strlen(text), 0, &err);
 	if (!*root) fail_msg("not JSON: %s", text);
 	memset(e, 0, sizeof(*e));
-	return params_read(p, (enum params_endpoint)where, *root, e);
+	return params_read(p, (enum params_endpoint)where, *root, NULL, e);
+}
+
+static void models_defaults_are_for_what_a_request_does_not_say(void **state)
+{
+	struct gendefaults d = {.temperature = 0.6, .top_p = 0.9, .min_p = 0.1, .repetition_penalty = 1.1, .top_k = 20, .output_max = 64};
+	json_t *root = json_pack("{s:f,s:n,s:i,s:i}", "temperature", 0.0, "top_p", "top_k", -1, "max_tokens", 1000);
+	struct params p;
+	struct apierr e = {0};
+
+	assert_true(params_read(&p, PARAMS_CHAT, root, &d, &e));
+	assert_true(p.temperature == 0 && p.top_p == 0.9 && p.top_k == 0 && p.min_p == 0.1 && p.repetition_penalty == 1.1);
+	assert_int_equal(p.output_max, 1000);
+	assert_int_equal(p.output_bound, 64); /* of every request */
+	json_decref(root);
 }
 
 static void test_rows(void **state)
@@ -392,9 +406,9 @@ static void test_many_stops(void **state)
 
 	json_object_set_new(root, "stop", list);
 	for (i = 0; i < 64; i++) json_array_append_new(list, json_sprintf("s%d", i));
-	assert_true(params_read(&p, PARAMS_TEXT, root, &e));
+	assert_true(params_read(&p, PARAMS_TEXT, root, NULL, &e));
 	json_array_append_new(list, json_string("one more"));
-	assert_false(params_read(&p, PARAMS_TEXT, root, &e));
+	assert_false(params_read(&p, PARAMS_TEXT, root, NULL, &e));
 	json_decref(root);
 }
 
@@ -402,6 +416,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rows),
+		cmocka_unit_test(models_defaults_are_for_what_a_request_does_not_say),
 		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_values_of_the_output),
 		cmocka_unit_test(test_many_stops),

@@ -2,6 +2,7 @@
  * tests/data/tokenizer_steps.py), what is refused and with which words, and the files beside it. */
 #include "common/mem.h"
 #include "common/strbuf.h"
+#include "frontend/gendefaults.h"
 #include "frontend/tokenizer.h"
 #include "tests/support/families.h"
 #include "tests/support/golden.h"
@@ -360,6 +361,86 @@ static void a_folder_has_a_template_file_and_ends_of_generation(void **state)
 	json_decref(root);
 }
 
+static void expect_stops(const char *generation, const char *config, const uint32_t *want, size_t n_want)
+{
+	json_t *root = base_new();
+	char *text = json_dumps(root, 0);
+	struct errbuf err = {0};
+	struct tokenizer *t;
+	const uint32_t *stops;
+	size_t n;
+
+	put_file("tokenizer.json", text);
+	put_file("tokenizer_config.json", "{}");
+	put_file("generation_config.json", generation);
+	put_file("config.json", config);
+	if (tokenizer_from_json(&t, test_file_dir(), &err) != ST_OK) fail_msg("%s", err.text);
+	stops = tokenizer_stop_ids(t, &n);
+	assert_int_equal(n, n_want);
+	assert_memory_equal(stops, want, n * sizeof(*stops));
+	tokenizer_free(t);
+	free(text);
+	json_decref(root);
+}
+
+static void config_json_says_the_end_where_generation_config_does_not(void **state)
+{
+	expect_stops("{\"eos_token_id\": 5}", "{\"eos_token_id\": 3}", (uint32_t[]){5}, 1);
+	expect_stops("{}", "{\"eos_token_id\": 3}", (uint32_t[]){3}, 1);
+	expect_stops("{}", "{\"eos_token_id\": [3, 4], \"text_config\": {}}", (uint32_t[]){3, 4}, 2);
+	expect_stops("{\"eos_token_id\": null}", "{\"text_config\": {\"eos_token_id\": 7}}", (uint32_t[]){7}, 1);
+	put_file("config.json", "{}");
+}
+
+static void templates_get_all_special_tokens_by_name(void **state)
+{
+	json_t *root = base_new();
+	char *text = json_dumps(root, 0);
+	struct errbuf err = {0};
+	struct tokenizer *t;
+
+	put_file("tokenizer.json", text);
+	put_file("tokenizer_config.json", "{\"pad_token\": \"<s>\", \"unk_token\": {\"content\": \"u\"}, \"sep_token\": null, \"cls_token\": 7}");
+	if (tokenizer_from_json(&t, test_file_dir(), &err) != ST_OK) fail_msg("%s", err.text);
+	assert_int_equal(json_object_size(tokenizer_named(t)), 2);
+	assert_string_equal(json_string_value(json_object_get(tokenizer_named(t), "pad_token")), "<s>");
+	assert_string_equal(json_string_value(json_object_get(tokenizer_named(t), "unk_token")), "u");
+	tokenizer_free(t);
+	free(text);
+	json_decref(root);
+}
+
+/* ---- sampling ---- */
+
+static void generation_config_gives_defaults_of_sampling(void **state)
+{
+	static const struct {
+		const char *text, *want; /* NULL: good */
+	} bad[] = {
+		{"{\"temperature\": \"hot\"}", "temperature"}, {"{\"top_p\": 0}", "top_p"},   {"{\"top_k\": 1.5}", "top_k"},
+		{"{\"max_new_tokens\": 0}", "max_new_tokens"},   {"{\"min_p\": 2}", "min_p"},   {"{\"repetition_penalty\": 0}", "repetition_penalty"},
+		{"{\"temperature\": -1}", "temperature"},        {"{", "is not valid JSON"},
+	};
+	struct gendefaults d;
+	struct errbuf err = {0};
+	char says[200];
+
+	assert_int_equal(gendefaults_read(&d, "/no/such", says, &err), ST_OK);
+	assert_true(d.temperature == 1 && d.top_p == 1 && d.top_k == 0 && d.min_p == 0 && d.repetition_penalty == 1 && d.output_max == 0);
+	assert_string_equal(says, "");
+	put_file("generation_config.json", "{\"do_sample\": false, \"eos_token_id\": 1, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": null, "
+					   "\"repetition_penalty\": 1.05, \"max_new_tokens\": 64, \"min_p\": 0.1, \"typical_p\": \"x\"}");
+	if (gendefaults_read(&d, test_file_dir(), says, &err) != ST_OK) fail_msg("%s", err.text);
+	assert_true(d.temperature == 0.6 && d.top_p == 1 && d.top_k == 20 && d.min_p == 0.1 && d.repetition_penalty == 1.05 && d.output_max == 64);
+	assert_string_equal(says, "temperature 0.6, top_k 20, min_p 0.1, repetition_penalty 1.05, max_new_tokens 64");
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		put_file("generation_config.json", bad[i].text);
+		assert_int_not_equal(gendefaults_read(&d, test_file_dir(), says, &err), ST_OK);
+		if (!strstr(err.text, bad[i].want) || !strstr(err.text, "generation_config.json: ")) fail_msg("%s", err.text);
+	}
+	put_file("generation_config.json", "{}");
+}
+
 /* ---- with a model ---- */
 
 static void a_tokenizer_must_go_with_the_model(void **state)
@@ -394,6 +475,31 @@ static void a_tokenizer_must_go_with_the_model(void **state)
 	}
 }
 
+static void a_models_own_tokenizer_must_not_exceed_it(void **state)
+{
+	static const struct {
+		uint64_t rows;
+		bool good;
+	} cases[] = {{259, true}, {100000, true}, {258, false}, {1, false}};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct errbuf err = {0};
+		struct tokenizer *t;
+		size_t len;
+
+		assert_int_equal(try_changed(&t, NULL, NULL, NULL, &err), ST_OK);
+		assert_int_equal(tokenizer_n_ids(t), 259);
+		assert_int_equal(tokenizer_fit_own(t, cases[i].rows, "folder", &err) == ST_OK, cases[i].good);
+		assert_int_equal(tokenizer_vocab_size(t), 259);
+		assert_int_equal(tokenizer_n_ids(t), cases[i].good ? cases[i].rows : 259);
+		if (!cases[i].good && !strstr(err.text, "has id 258, but folder has a vocabulary of")) fail_msg("%s", err.text);
+		/* An id that the model may draw and the vocabulary has not. */
+		assert_string_equal(tokenizer_bytes(t, (uint32_t)cases[i].rows + 1000, &len), "");
+		assert_false(tokenizer_is_special(t, (uint32_t)cases[i].rows + 1000));
+		tokenizer_free(t);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -405,7 +511,11 @@ int main(void)
 		cmocka_unit_test(the_folder_says_what_begins_and_ends_a_text),
 		cmocka_unit_test(bad_companions_are_refused),
 		cmocka_unit_test(a_folder_has_a_template_file_and_ends_of_generation),
+		cmocka_unit_test(config_json_says_the_end_where_generation_config_does_not),
+		cmocka_unit_test(templates_get_all_special_tokens_by_name),
+		cmocka_unit_test(generation_config_gives_defaults_of_sampling),
 		cmocka_unit_test(a_tokenizer_must_go_with_the_model),
+		cmocka_unit_test(a_models_own_tokenizer_must_not_exceed_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
