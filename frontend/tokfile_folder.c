@@ -5,11 +5,11 @@
 
 #include "common/mem.h"
 #include "common/quote.h"
+#include "model/foldertmpl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define TEMPLATE_MAX ((long)4 * 1024 * 1024) /* bytes of chat_template.jinja; the longest published ones have some 20 KB */
 #define PATH_LEN_MAX 4352
 
 void tokfile_folder_release(struct tokfile_folder *f)
@@ -49,26 +49,6 @@ static int read_token(const struct jsonplace *config, const char *key, char **ou
 	return rc;
 }
 
-/* A text, or a list of {"name", "template"} of which the one called "default" counts. */
-static int read_template(const struct jsonplace *config, char **out)
-{
-	struct jsonplace m = jsonplace_member(config, "chat_template"), chosen = m;
-	struct gguf_str text;
-	int rc;
-
-	if (jsonplace_is_null(&m)) return ST_OK;
-	for (size_t i = 0; i < json_array_size(m.value); i++) {
-		struct jsonplace item = jsonplace_item(&m, i), name = jsonplace_member(&item, "name");
-
-		if (!json_is_string(name.value) || strcmp(json_string_value(name.value), "default") != 0) continue;
-		chosen = jsonplace_member(&item, "template");
-	}
-	if (json_is_array(chosen.value)) return ST_OK; /* none is for plain chats */
-	rc = jsonplace_str(&chosen, &text);
-	if (rc == ST_OK) *out = mem_strndup(text.s, text.len);
-	return rc;
-}
-
 /* All that templates may ask for; what is odd stays undefined. */
 static void read_named(struct tokfile_folder *f)
 {
@@ -92,7 +72,6 @@ static int read_config(struct tokfile_folder *f, struct errbuf *err)
 
 	read_named(f);
 	if (rc == ST_OK) rc = read_token(&config, "eos_token", &f->eos);
-	if (rc == ST_OK) rc = read_template(&config, &f->chat_template);
 	if (rc == ST_OK) rc = jsonplace_must_be_unset(&config, "add_eos_token", "a token behind each text is not supported");
 	if (rc == ST_OK) rc = jsonplace_bool_or(&config, "add_bos_token", false, &on);
 	if (rc == ST_OK && !jsonplace_is_null(&add_bos)) f->add_bos = on;
@@ -132,31 +111,9 @@ static int read_model_stops(struct tokfile_folder *f, const char *folder, struct
 	return rc;
 }
 
-/* The file wins over the text in tokenizer_config.json, as in transformers. */
-static int read_template_file(struct tokfile_folder *f, const char *folder, struct errbuf *err)
-{
-	char path[PATH_LEN_MAX], *text;
-	FILE *file;
-	size_t len;
-
-	snprintf(path, sizeof(path), "%s/chat_template.jinja", folder);
-	file = fopen(path, "re");
-	if (!file) return ST_OK;
-	text = mem_realloc(NULL, (size_t)TEMPLATE_MAX + 1, 1);
-	len = fread(text, 1, (size_t)TEMPLATE_MAX + 1, file);
-	fclose(file);
-	if (len > (size_t)TEMPLATE_MAX) {
-		free(text);
-		return err_set(err, ST_LIMIT, "chat_template.jinja: has more than %ld bytes", TEMPLATE_MAX);
-	}
-	free(f->chat_template);
-	f->chat_template = mem_strndup(text, len);
-	free(text);
-	return ST_OK;
-}
-
 int tokfile_folder_read(struct tokfile_folder *f, const char *folder, struct errbuf *err)
 {
+	struct jsonplace config = {.file = "tokenizer_config.json", .err = err};
 	int rc;
 
 	*f = (struct tokfile_folder){.add_bos = -1};
@@ -165,6 +122,7 @@ int tokfile_folder_read(struct tokfile_folder *f, const char *folder, struct err
 	if (rc == ST_OK && f->config) rc = read_config(f, err);
 	if (rc == ST_OK && f->generation) rc = read_stops(f, "generation_config.json", f->generation, err);
 	if (rc == ST_OK && f->n_stops == 0) rc = read_model_stops(f, folder, err);
-	if (rc == ST_OK) rc = read_template_file(f, folder, err);
+	config.value = f->config;
+	if (rc == ST_OK) rc = foldertmpl_read(&f->chat_template, folder, &config);
 	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "%s", quote_short(folder, strlen(folder)).text);
 }
