@@ -82,7 +82,7 @@ int ckpt_open(struct ckpt **out, const char *path, struct errbuf *err)
 
 int ckpt_open_parts(struct ckpt **out, const struct ckpt_part *parts, size_t n, const char *path, struct errbuf *err)
 {
-	static const struct ckpt_part none = {"", "", 0};
+	static const struct ckpt_part none = {"", "", 0, 0};
 	struct ckpt_dir dir = {.fd = -1, .path = mem_strdup(""), .parts = n ? parts : &none, .n_parts = n};
 	struct ckpt *c = ckpt_new(path ? path : "the folder");
 	int rc = ckpt_read(c, &dir, path, err);

@@ -42,6 +42,7 @@ struct ckpt_part {
 	const char *name;
 	const void *data;
 	size_t bytes;
+	size_t zeroes; /* that many follow; they take no memory */
 };
 int ckpt_open_parts(struct ckpt **out, const struct ckpt_part *parts, size_t n, const char *path, struct errbuf *err) MUST_CHECK;
 void ckpt_close(struct ckpt *c);

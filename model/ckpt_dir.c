@@ -141,8 +141,8 @@ int ckpt_dir_map(const struct ckpt_dir *d, const char *name, const char *kind, s
 	if (!d->parts) return filemap_open(out, d->fd, name, kind, err);
 	*out = (struct filemap){0};
 	if (!part) return err_set(err, ST_NOT_FOUND, "cannot open the file: %s", strerror(ENOENT));
-	if (part->bytes == 0) return err_set(err, ST_CORRUPT, "the file is empty");
-	filemap_from(out, part->data, part->bytes);
+	if (part->bytes + part->zeroes == 0) return err_set(err, ST_CORRUPT, "the file is empty");
+	filemap_from(out, part->data, part->bytes, part->zeroes);
 	return ST_OK;
 }
 

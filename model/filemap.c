@@ -40,17 +40,17 @@ int filemap_open(struct filemap *m, int dirfd, const char *name, const char *kin
 
 /* A file in memory, so that MADV_DONTNEED loses nothing; its bytes stand at the end of their last page, and a page that
  * nobody may read follows. */
-void filemap_from(struct filemap *m, const void *data, size_t bytes)
+void filemap_from(struct filemap *m, const void *data, size_t bytes, size_t zeroes)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), room = align_up(bytes, page);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = bytes + zeroes, room = align_up(len, page);
 	uint8_t *map = mmap(NULL, room + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int fd = memfd_create("bytes", MFD_CLOEXEC);
 
 	CHECK(map != MAP_FAILED && fd >= 0 && ftruncate(fd, (off_t)room) == 0);
-	CHECK(pwrite(fd, data, bytes, (off_t)(room - bytes)) == (ssize_t)bytes);
+	CHECK(pwrite(fd, data, bytes, (off_t)(room - len)) == (ssize_t)bytes);
 	if (room) CHECK(mmap(map, room, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == map);
 	close(fd);
-	*m = (struct filemap){map + room - bytes, bytes, map, room + page};
+	*m = (struct filemap){map + room - len, len, map, room + page};
 }
 
 void filemap_close(struct filemap *m)

@@ -22,9 +22,9 @@ struct filemap {
  */
 int filemap_open(struct filemap *m, int dirfd, const char *name, const char *kind, struct errbuf *err) MUST_CHECK;
 
-/* The same from a copy of these bytes, as if they had been a file: for tests and fuzz targets. The map ends where no
- * page follows, so reading behind it crashes, as it should. */
-void filemap_from(struct filemap *m, const void *data, size_t bytes);
+/* The same from a copy of these bytes and `zeroes` behind them, as if they had been a file: for tests and fuzz targets.
+ * The map ends where no page follows, so reading behind it crashes, as it should. */
+void filemap_from(struct filemap *m, const void *data, size_t bytes, size_t zeroes);
 
 void filemap_close(struct filemap *m); /* accepts a zeroed one */
 

@@ -12,15 +12,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct ckpt_part parts[3] = {{"config.json", "{}", 2}, {"model.safetensors", data, size}};
+	struct ckpt_part parts[3] = {{"config.json", "{}", 2, 0}, {"model.safetensors", data, size, 0}};
 	const uint8_t *end = size && data[0] == '{' ? memchr(data, 0, size) : NULL;
 	struct errbuf err = {0};
 	size_t n = 2;
 	struct ckpt *c;
 
 	if (end) {
-		parts[1] = (struct ckpt_part){"model.safetensors.index.json", data, (size_t)(end - data)};
-		parts[2] = (struct ckpt_part){"m.safetensors", end + 1, size - (size_t)(end - data) - 1};
+		parts[1] = (struct ckpt_part){"model.safetensors.index.json", data, (size_t)(end - data), 0};
+		parts[2] = (struct ckpt_part){"m.safetensors", end + 1, size - (size_t)(end - data) - 1, 0};
 		n = 3;
 	}
 	if (ckpt_open_parts(&c, parts, n, NULL, &err) != ST_OK) {

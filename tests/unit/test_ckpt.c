@@ -36,7 +36,7 @@ static void put_bytes(struct folder *f, const char *name, uint8_t *bytes, size_t
 {
 	assert_true(f->n < PARTS_MAX);
 	f->owned[f->n] = bytes;
-	f->parts[f->n++] = (struct ckpt_part){name, bytes, len};
+	f->parts[f->n++] = (struct ckpt_part){name, bytes, len, 0};
 }
 
 static void put_text(struct folder *f, const char *name, const char *text)

@@ -111,7 +111,7 @@ static int small_verdict(const char *overrides, const struct change *ch, struct 
 {
 	size_t len;
 	uint8_t *tensors = make_tensors(ch, &len);
-	struct ckpt_part parts[] = {{"config.json", config, sizeof(config) - 1}, {"model.safetensors", tensors, len}};
+	struct ckpt_part parts[] = {{"config.json", config, sizeof(config) - 1, 0}, {"model.safetensors", tensors, len, 0}};
 	struct ckpt *c;
 	int rc;
 
@@ -274,7 +274,7 @@ static void a_size_that_is_one_off_is_noticed(void **state)
 	struct ckpt *c;
 	size_t len;
 	uint8_t *tensors = make_tensors(&none, &len);
-	struct ckpt_part parts[] = {{"config.json", config, sizeof(config) - 1}, {"model.safetensors", tensors, len}};
+	struct ckpt_part parts[] = {{"config.json", config, sizeof(config) - 1, 0}, {"model.safetensors", tensors, len, 0}};
 
 	if (ckpt_open_parts(&c, parts, 2, NULL, &err) != ST_OK) fail_msg("%s", err.text);
 	assert_int_equal(check_sizes(c), 14);

@@ -22,7 +22,7 @@ static int read_bytes(const uint8_t *bytes, size_t len, struct safetensors *s, s
 	int rc;
 
 	err->text[0] = 0;
-	filemap_from(m, bytes, len);
+	filemap_from(m, bytes, len, 0);
 	rc = safetensors_read(s, m->data, m->bytes, err);
 	if (rc != ST_OK && !err->text[0]) fail_msg("refused without a word");
 	return rc;
