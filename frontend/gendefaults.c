@@ -1,4 +1,5 @@
-/* gendefaults.c - see gendefaults.h. The values are read as if a request had brought them, so both have the same bounds. */
+/* gendefaults.c - see gendefaults.h. The values are read as if a request had brought them, so both have the same
+ * bounds. */
 #include "frontend/gendefaults.h"
 
 #include "common/quote.h"
@@ -11,9 +12,12 @@
 static const struct {
 	const char *name, *param;
 } members[] = {
-	{"temperature", "temperature"}, {"top_k", "top_k"},
-	{"top_p", "top_p"},             {"min_p", "min_p"},
-	{"repetition_penalty", "repetition_penalty"}, {"max_new_tokens", "max_tokens"},
+	{"temperature", "temperature"},
+	{"top_k", "top_k"},
+	{"top_p", "top_p"},
+	{"min_p", "min_p"},
+	{"repetition_penalty", "repetition_penalty"},
+	{"max_new_tokens", "max_tokens"},
 };
 
 static void append(char says[200], const char *name, const json_t *value)
@@ -43,7 +47,8 @@ int gendefaults_read(struct gendefaults *d, const char *folder, char says[200], 
 		if (!value || json_is_null(value)) continue;
 		json_object_set(body, members[i].param, value);
 		if (!params_read(&p, PARAMS_CHAT, body, NULL, &e)) {
-			rc = err_set(&why, ST_INVALID, "%s: %s: as a request's parameter: %s (--generation-config vllm ignores it)", file,
+			rc = err_set(&why, ST_INVALID,
+				     "%s: %s: as a request's parameter: %s (--generation-config vllm ignores it)", file,
 				     members[i].name, e.message);
 			break;
 		}

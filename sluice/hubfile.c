@@ -5,6 +5,7 @@
 #include "common/mem.h"
 #include "common/quote.h"
 #include "common/strbuf.h"
+#include "sluice/hubname.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,18 +31,18 @@ uint64_t hubfile_backoff_ns(uint32_t n_failures, uint32_t retry_s)
 	return max_u64(BACKOFF_NS << (n_failures ? n_failures - 1 : 0), retry_s * NS_PER_S);
 }
 
-int hubfile_judge(const struct hubweb_answer *a, const char *repo, const char *what, struct errbuf *err)
+int hubfile_judge(const struct hubweb_answer *a, const char *repo, const char *file, struct errbuf *err)
 {
-	const char *words = a->message[0] ? quote_short(a->message, strlen(a->message)).text : "";
-	char said[120];
+	struct quote words = quote_short(a->message, strlen(a->message));
+	char said[120], what[HUBNAME_FILE_MAX + 250];
 
-	snprintf(said, sizeof(said), "%s%s", words[0] ? ": " : "", words);
+	snprintf(said, sizeof(said), "%s%s", words.text[0] ? ": " : "", words.text);
+	snprintf(what, sizeof(what), "%s%s%s", repo, file ? ": " : "", file ? file : "");
 	switch (a->status) {
 	case 401:
 		return err_set(err, ST_DENIED,
 			       "%s: the hub wants to know who asks (401)%s; there is no such repository, or it is "
-			       "private or gated: set HF_TOKEN to a "
-			       "token that may read it",
+			       "private or gated: set HF_TOKEN to a token that may read it",
 			       repo, said);
 	case 403:
 		return err_set(err, ST_DENIED,
@@ -49,17 +50,17 @@ int hubfile_judge(const struct hubweb_answer *a, const char *repo, const char *w
 			       "page by the owner of HF_TOKEN",
 			       repo, said);
 	case 404:
-		return err_set(err, ST_NOT_FOUND, "%s: the hub knows no %s (404)%s", repo, what, said);
+		return err_set(err, ST_NOT_FOUND, "%s: the hub knows no such %s (404)%s", what,
+			       file ? "file" : "repository or revision", said);
 	case 408:
 	case 425:
 	case 429:
 		break;
 	default:
 		if (a->status < 500)
-			return err_set(err, ST_INVALID, "%s: %s: the hub answers with %ld%s", repo, what, a->status,
-				       said);
+			return err_set(err, ST_INVALID, "%s: the hub answers with %ld%s", what, a->status, said);
 	}
-	return err_set(err, ST_AGAIN, "%s: %s: the hub answers with %ld%s", repo, what, a->status, said);
+	return err_set(err, ST_AGAIN, "%s: the hub answers with %ld%s", what, a->status, said);
 }
 
 static void file_close(struct hubfile *f)

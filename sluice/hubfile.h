@@ -68,8 +68,8 @@ bool hubfile_is_busy(const struct hubfile *f);
 /* The blob is in the cache already. */
 bool hubfile_is_cached(const struct hubfile *f);
 
-/* What an answer that is no 2xx means; ST_AGAIN: it may pass. */
-int hubfile_judge(const struct hubweb_answer *a, const char *repo, const char *what, struct errbuf *err);
+/* What an answer that is no 2xx means; ST_AGAIN: it may pass. file NULL: the repository itself was asked for. */
+int hubfile_judge(const struct hubweb_answer *a, const char *repo, const char *file, struct errbuf *err);
 /* When to try again after so many failures in a row; retry_s: what the server wishes. 0: not any more. */
 uint64_t hubfile_backoff_ns(uint32_t n_failures, uint32_t retry_s);
 

@@ -83,7 +83,7 @@ static void on_info_end(void *ctx, int rc, const struct hubweb_answer *a, const 
 	else if (rc != ST_OK)
 		err_set(&k->err, rc, "%s: %s", k->name->repo, why);
 	else if (a->status != 200)
-		k->rc = hubfile_judge(a, k->name->repo, "such repository, or no such revision", &k->err);
+		k->rc = hubfile_judge(a, k->name->repo, NULL, &k->err);
 }
 
 static void put_revision(struct strbuf *path, const char *revision)

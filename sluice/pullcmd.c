@@ -116,5 +116,6 @@ int pullcmd_main(int argc, char **argv)
 	if (optind == argc) return usage_error("no model is given", NULL);
 	if (optind + 1 < argc) return usage_error("more than one model is given", argv[optind + 1]);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not become larger is an error of its own */
 	return pull_run(argv[optind], progress);
 }

@@ -95,7 +95,7 @@ class Server:
         self.shm_before = self._shm()
         self.log = tempfile.TemporaryFile()
         self.code = None
-        argv = [*wrap, SLUICE, "serve", model, *(["--uds", host] if self.is_unix else ["--port", str(self.port), "--host", host]), "--served-model-name", name, "--num-frontends", str(frontends), *flags]
+        argv = [*wrap, SLUICE, "serve", model, *(["--uds", host] if self.is_unix else ["--port", str(self.port), "--host", host]), *(["--served-model-name", name] if name else []), "--num-frontends", str(frontends), *flags]
         full = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_") and k not in ("XDG_RUNTIME_DIR", "NOTIFY_SOCKET")}
         full.update({"TMPDIR": self.tmp, "E2E_SERVER_ID": self.tag, "PYTHONDONTWRITEBYTECODE": "1"})
         if IS_SAN:

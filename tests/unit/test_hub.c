@@ -216,7 +216,7 @@ static void a_description_is_read(void **state)
 
 	if (parse_info(&info,
 		       "{\"sha\":\"" COMMIT "\",\"siblings\":[{\"rfilename\":\"a\"},{\"rfilename\":\"../"
-					    "b\"},{},7,{\"rfilename\":\"c/d\"},{\"rfilename\":\"/e\"}]}",
+		       "b\"},{},7,{\"rfilename\":\"c/d\"},{\"rfilename\":\"/e\"}]}",
 		       &err) != ST_OK)
 		fail_msg("%s", err.text);
 	assert_string_equal(info.commit, COMMIT);
@@ -239,10 +239,14 @@ static void answers_are_judged(void **state)
 		long status;
 		int rc;
 		const char *word;
-	} cases[] = {
-		{401, ST_DENIED, "HF_TOKEN"}, {403, ST_DENIED, "conditions"}, {404, ST_NOT_FOUND, "knows no x (404)"},
-		{429, ST_AGAIN, "429"},       {500, ST_AGAIN, "500"},         {503, ST_AGAIN, "503"},
-		{418, ST_INVALID, "418"},     {408, ST_AGAIN, "408"}};
+	} cases[] = {{401, ST_DENIED, "HF_TOKEN"},
+		     {403, ST_DENIED, "conditions"},
+		     {404, ST_NOT_FOUND, "a/b: x: the hub knows no such file (404)"},
+		     {429, ST_AGAIN, "429"},
+		     {500, ST_AGAIN, "500"},
+		     {503, ST_AGAIN, "503"},
+		     {418, ST_INVALID, "418"},
+		     {408, ST_AGAIN, "408"}};
 	struct hubweb_answer a = {.message = "words\x1b[1m of it"};
 	struct errbuf err;
 
