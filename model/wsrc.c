@@ -168,7 +168,7 @@ int wsrc_rows(const struct wsrc *w, uint32_t row, uint32_t n, void *out, struct 
 {
 	size_t bytes = ggtype_row_bytes(w->type, w->cols);
 	uint32_t last = w->rows - w->rows_pad, n_real = row < last ? min_u32(n, last - row) : 0;
-	bool decoded = w->transposed && (w->code != WSRC_PLAIN || w->type != (enum ggtype)w->t->type);
+	bool decoded = wsrc_wants_all(w);
 	int rc = wsrc_check_order(w, err);
 
 	CHECK(row <= w->rows && n <= w->rows - row && w->map == WSRC_AS_IS);
@@ -241,6 +241,54 @@ static uint64_t wsrc_blocks(uint64_t from, uint64_t n, uint64_t size)
 	return n ? (from + n - 1) / size - from / size + 1 : 0;
 }
 
+bool wsrc_wants_all(const struct wsrc *w)
+{
+	return w->transposed && (w->code != WSRC_PLAIN || !wsrc_type_is_float(w->t->type));
+}
+
+/* Bytes of a row of the tensor: of codes, of w->t's. */
+static uint64_t wsrc_line_bytes(const struct wsrc *w)
+{
+	switch (w->code) {
+	case WSRC_PLAIN:
+		return ggtype_row_bytes((enum ggtype)w->t->type, w->tensor_cols);
+	case WSRC_MXFP4:
+	case WSRC_GPTQ:
+	case WSRC_AWQ:
+		return w->tensor_cols / 2;
+	case WSRC_FP8:
+		break;
+	}
+	return w->tensor_cols;
+}
+
+void wsrc_span(const struct wsrc *w, uint32_t row, uint32_t n, uint64_t *from, uint64_t *bytes)
+{
+	uint64_t low = w->at, high = w->at + w->tensor_rows, line = wsrc_line_bytes(w);
+	uint32_t last = w->rows - w->rows_pad;
+
+	n = row < last ? min_u32(n, last - row) : 0;
+	if (n == 0) {
+		*from = *bytes = 0;
+		return;
+	}
+	if (w->code == WSRC_GPTQ || w->code == WSRC_AWQ) {
+		*from = 0;
+		*bytes = w->t->bytes;
+		return;
+	}
+	if (!w->transposed) {
+		low = UINT64_MAX;
+		high = 0;
+		for (uint32_t r = row; r < row + n; r++) {
+			low = min_u64(low, wsrc_row_place(w, r));
+			high = max_u64(high, wsrc_row_place(w, r) + 1);
+		}
+	}
+	*from = min_u64(low * line, w->t->bytes);
+	*bytes = min_u64((high - low) * line, w->t->bytes - *from);
+}
+
 /* Rows of blocks of scales that the weight's rows belong to, each counted when it is entered. */
 static uint64_t wsrc_scale_rows(const struct wsrc *w)
 {
@@ -266,7 +314,7 @@ uint64_t wsrc_file_bytes(const struct wsrc *w)
 	uint64_t rows = w->rows - w->rows_pad, cols = w->cols, first = w->col_first, groups;
 
 	/* Rows that are decoded to become columns are read whole. */
-	if (w->transposed && (w->code != WSRC_PLAIN || !wsrc_type_is_float(w->t->type))) {
+	if (wsrc_wants_all(w)) {
 		rows = w->cols;
 		cols = w->tensor_cols;
 		first = 0;

@@ -84,6 +84,10 @@ const void *wsrc_direct(const struct wsrc *w, uint32_t row, uint32_t n);
 int wsrc_check(const struct wsrc *w, uint32_t row, uint32_t n, const void *rows, struct errbuf *err) MUST_CHECK;
 /* The whole weight (a vector, or one of vectors) as f32, mapped: rows * cols floats. Refuses NaN and infinity, likewise. */
 int wsrc_floats(const struct wsrc *w, float *out, struct errbuf *err) MUST_CHECK;
+/* The part of the bytes of w->t that so many rows lie in; codes and columns lie all over it. */
+void wsrc_span(const struct wsrc *w, uint32_t row, uint32_t n, uint64_t *from, uint64_t *bytes);
+/* True when rows are cheaper to have all at once: each of the tensor's own is decoded for all of them. */
+bool wsrc_wants_all(const struct wsrc *w);
 /* Bytes in the files that reading all of it touches. */
 uint64_t wsrc_file_bytes(const struct wsrc *w);
 

@@ -15,23 +15,34 @@
 /* A slot as it would be after the part of the step that was checked so far. */
 struct batch_look {
 	uint64_t take; /* valid when equal to batch.take */
-	bool used, grown, run;
-	uint32_t n_tokens, n_blocks;
+	bool used, run;
+	uint32_t n_tokens;
+	uint32_t grown; /* a bit a group */
+	uint32_t n_blocks[LIMIT_KV_GROUPS];
 	uint32_t kind, n_prompt, prompt_from, n_pooled;
+	bool has_state;
+	uint32_t state_end;
+};
+
+/* Of a sequence in a KV group, by position / KBLOCK_LEN. */
+struct batch_table {
+	uint32_t *blocks;
+	uint32_t n, cap;
 };
 
 struct batch_slot {
 	bool used;
 	uint32_t *tokens; /* prompt, then output */
 	uint32_t n_tokens, tokens_cap;
-	uint32_t *blocks; /* by position / KBLOCK_LEN */
-	uint32_t n_blocks, blocks_cap;
+	struct batch_table tables[LIMIT_KV_GROUPS];
 	uint32_t kind; /* enum request_kind */
 	uint32_t n_prompt, n_prompt_logprobs;
 	uint32_t prompt_from; /* first position whose log-probabilities are wanted; n_prompt when none are */
 	struct draw draw;
 	double *pooled; /* (dim) sum of n_pooled hidden states, of pooling sequences */
 	uint32_t n_pooled;
+	bool has_state;     /* one of the recurrent states is this slot's: number `state`, which has seen the tokens before state_end */
+	uint32_t state, state_end;
 	struct batch_look look;
 };
 
@@ -50,6 +61,9 @@ struct batch {
 	size_t n_parts, parts_cap;
 	struct batch_score *scores; /* (seqs_max) */
 	struct batch_pool *pools;   /* (seqs_max) */
+	uint32_t *states_free;      /* (n_states): the first n_states_free are numbers of states that no slot has */
+	uint32_t n_states_free;
+	uint32_t n_states_look; /* how many would be free after the part of the step that was checked so far */
 };
 
 static size_t batch_seq_blocks_max(uint32_t positions)
@@ -57,12 +71,13 @@ static size_t batch_seq_blocks_max(uint32_t positions)
 	return div_up(positions, KBLOCK_LEN);
 }
 
-size_t batch_input_bytes(uint32_t positions, uint32_t batched_tokens_max, uint32_t seqs_max)
+size_t batch_input_bytes(uint32_t positions, uint32_t batched_tokens_max, uint32_t seqs_max, uint32_t n_groups)
 {
-	size_t seqs = min_u32(batched_tokens_max, seqs_max);
+	size_t seqs = min_u32(batched_tokens_max, seqs_max), tokens = batched_tokens_max;
 
-	return 5 * align_up(batched_tokens_max * sizeof(uint32_t), BATCH_ALIGN) +
-	       align_up(seqs * batch_seq_blocks_max(positions) * sizeof(uint32_t), BATCH_ALIGN) +
+	return 4 * align_up(tokens * sizeof(uint32_t), BATCH_ALIGN) + align_up(n_groups * tokens * sizeof(uint32_t), BATCH_ALIGN) +
+	       2 * align_up((seqs + 1) * sizeof(uint32_t), BATCH_ALIGN) +
+	       align_up(n_groups * seqs * batch_seq_blocks_max(positions) * sizeof(uint32_t), BATCH_ALIGN) +
 	       align_up(batch_rows_max(batched_tokens_max, seqs_max) * sizeof(struct ksample), BATCH_ALIGN);
 }
 
@@ -83,21 +98,29 @@ struct batch *batch_new(const struct batch_limits *limits)
 	struct batch *b = mem_new(struct batch);
 
 	CHECK(limits->env.vocab > 0 && limits->positions > 0 && limits->part_rows > 0 && limits->n_blocks <= UINT32_MAX / KBLOCK_LEN);
+	CHECK(limits->n_groups > 0 && limits->n_groups <= LIMIT_KV_GROUPS);
 	b->limits = *limits;
 	b->slots = mem_array(struct batch_slot, LIMIT_SEQS);
-	b->input_bytes = batch_input_bytes(limits->positions, limits->batched_tokens_max, limits->seqs_max);
+	b->input_bytes = batch_input_bytes(limits->positions, limits->batched_tokens_max, limits->seqs_max, limits->n_groups);
 	b->input = mem_zalloc(1, b->input_bytes);
 	b->out_slots = mem_array(uint32_t, limits->seqs_max);
 	b->scores = mem_array(struct batch_score, limits->seqs_max);
 	b->pools = mem_array(struct batch_pool, limits->seqs_max);
+	b->states_free = mem_array(uint32_t, limits->n_states);
+	/* The lowest are given out first, so that few sequences touch little memory. */
+	while (b->n_states_free < limits->n_states) {
+		b->states_free[b->n_states_free] = limits->n_states - 1 - b->n_states_free;
+		b->n_states_free++;
+	}
 	b->why = "";
 	return b;
 }
 
 static void batch_drop(struct batch *b, struct batch_slot *s)
 {
+	if (s->has_state) b->states_free[b->n_states_free++] = s->state;
 	free(s->tokens);
-	free(s->blocks);
+	for (uint32_t g = 0; g < b->limits.n_groups; g++) free(s->tables[g].blocks);
 	free(s->pooled);
 	draw_release(&s->draw, &b->limits.env);
 	*s = (struct batch_slot){.look = s->look};
@@ -121,6 +144,7 @@ void batch_free(struct batch *b)
 	free(b->parts);
 	free(b->scores);
 	free(b->pools);
+	free(b->states_free);
 	free(b);
 }
 
@@ -156,15 +180,18 @@ static struct batch_look *batch_look(struct batch *b, uint32_t slot)
 
 	if (slot >= LIMIT_SEQS) return NULL;
 	s = &b->slots[slot];
-	if (s->look.take != b->take)
+	if (s->look.take != b->take) {
 		s->look = (struct batch_look){.take = b->take,
 					      .used = s->used,
 					      .n_tokens = s->n_tokens,
-					      .n_blocks = s->n_blocks,
 					      .kind = s->kind,
 					      .n_prompt = s->n_prompt,
 					      .prompt_from = s->prompt_from,
-					      .n_pooled = s->n_pooled};
+					      .n_pooled = s->n_pooled,
+					      .has_state = s->has_state,
+					      .state_end = s->state_end};
+		for (uint32_t g = 0; g < b->limits.n_groups; g++) s->look.n_blocks[g] = s->tables[g].n;
+	}
 	return &s->look;
 }
 
@@ -174,6 +201,7 @@ static int batch_look_removed(struct batch *b, const struct msg_step *m)
 		struct batch_look *k = batch_look(b, col_u32(m->removed, i));
 
 		if (!k || !k->used) return batch_bad(b, "a removed slot is not in use");
+		b->n_states_look += k->has_state;
 		k->used = false;
 	}
 	return ST_OK;
@@ -190,7 +218,7 @@ static bool batch_columns_match(const struct msg_step *m)
 	       m->added_repetition.n == n && m->added_presence.n == n && m->added_frequency.n == n &&
 	       m->added_n_bias.n == n && m->added_bias_ids.n == m->added_bias_values.n && m->added_n_allowed.n == n &&
 	       m->added_n_prompt_logprobs.n == n && m->added_n_prompt_known.n == n && m->added_n_grammar.n == n &&
-	       m->grown_n.n == m->grown.n && m->run_start.n == m->run.n &&
+	       m->grown_n.n == m->grown.n && m->grown_group.n == m->grown.n && m->run_start.n == m->run.n &&
 	       m->run_n.n == m->run.n && m->run_sample.n == m->run.n;
 }
 
@@ -234,12 +262,13 @@ static int batch_look_grown(struct batch *b, const struct msg_step *m)
 
 	for (uint32_t i = 0; i < m->grown.n; i++) {
 		struct batch_look *k = batch_look(b, col_u32(m->grown, i));
-		uint32_t n = col_u32(m->grown_n, i);
+		uint32_t n = col_u32(m->grown_n, i), g = col_u32(m->grown_group, i);
 
-		if (!k || !k->used || k->grown) return batch_bad(b, "a grown slot is not in use, or grows twice");
-		if (n > blocks_max - k->n_blocks) return batch_bad(b, "a block table becomes too long");
-		k->grown = true;
-		k->n_blocks += n;
+		if (g >= b->limits.n_groups) return batch_bad(b, "a KV group that the model does not have");
+		if (!k || !k->used || k->grown >> g & 1) return batch_bad(b, "a grown slot is not in use, or grows twice");
+		if (n > blocks_max - k->n_blocks[g]) return batch_bad(b, "a block table becomes too long");
+		k->grown |= 1u << g;
+		k->n_blocks[g] += n;
 		n_blocks += n;
 	}
 	if (n_blocks != m->grown_blocks.n) return batch_bad(b, "the grown blocks are not as many as their counts say");
@@ -258,6 +287,19 @@ static uint32_t batch_scores(uint32_t prompt_from, uint32_t n_prompt, uint32_t s
 	return *first < end ? end - *first : 0;
 }
 
+/* A run of recurrent layers from `start` to `end`. */
+static int batch_look_state(struct batch *b, struct batch_look *k, uint32_t start, uint32_t end)
+{
+	if (b->limits.n_states == 0) return ST_OK;
+	if (start != 0 && !(k->has_state && start == k->state_end))
+		return batch_bad(b, "a run does not go on where the sequence's state is, nor at its beginning");
+	if (!k->has_state && b->n_states_look == 0) return batch_bad(b, "more sequences have a state than --max-num-seqs");
+	b->n_states_look -= !k->has_state;
+	k->has_state = true;
+	k->state_end = end;
+	return ST_OK;
+}
+
 static int batch_look_run(struct batch *b, const struct msg_step *m)
 {
 	uint64_t n_tokens = 0, n_scores = 0, n_pooled = 0;
@@ -270,13 +312,15 @@ static int batch_look_run(struct batch *b, const struct msg_step *m)
 
 		if (!k || !k->used || k->run) return batch_bad(b, "a slot that runs is not in use, or runs twice");
 		if (n == 0 || end > k->n_tokens) return batch_bad(b, "a run has no tokens, or more than the slot");
-		if (end > (uint64_t)k->n_blocks * KBLOCK_LEN) return batch_bad(b, "a run ends beyond its block table");
+		for (uint32_t g = 0; g < b->limits.n_groups; g++)
+			if (end > (uint64_t)k->n_blocks[g] * KBLOCK_LEN) return batch_bad(b, "a run ends beyond its block table");
 		if (sample > 1) return batch_bad(b, "run_sample is neither 0 nor 1");
 		if (sample && end != k->n_tokens) return batch_bad(b, "a token is drawn before the last one has run");
 		if (k->kind == REQUEST_POOL_MEAN && col_u32(m->run_start, i) != k->n_pooled)
 			return batch_bad(b, "a mean does not go on where it was");
 		if (k->kind != REQUEST_GENERATE) n_pooled += sample;
 		else if (sample && end >= b->limits.positions) return batch_bad(b, "a sequence becomes too long");
+		if (batch_look_state(b, k, col_u32(m->run_start, i), (uint32_t)end) != ST_OK) return ST_INVALID;
 		k->run = true;
 		n_tokens += n;
 		n_scores += batch_scores(k->prompt_from, k->n_prompt, col_u32(m->run_start, i), (uint32_t)n, &first);
@@ -293,6 +337,7 @@ static int batch_look_step(struct batch *b, const struct msg_step *m)
 	int rc;
 
 	b->take++;
+	b->n_states_look = b->n_states_free;
 	if (!batch_columns_match(m)) return batch_bad(b, "columns of different lengths");
 	rc = batch_look_removed(b, m);
 	if (rc == ST_OK) rc = batch_look_added(b, m);
@@ -325,6 +370,17 @@ static void batch_add(struct batch *b, const struct msg_step *m, uint32_t i, str
 	draw_init(&s->draw, &b->limits.env, m, i, s->tokens, at);
 }
 
+static void batch_apply_state(struct batch *b, struct batch_slot *s, uint32_t end)
+{
+	if (b->limits.n_states == 0) return;
+	if (!s->has_state) {
+		CHECK(b->n_states_free > 0);
+		s->state = b->states_free[--b->n_states_free];
+		s->has_state = true;
+	}
+	s->state_end = end;
+}
+
 static void batch_apply(struct batch *b, const struct msg_step *m)
 {
 	struct draw_at at = {0};
@@ -333,14 +389,16 @@ static void batch_apply(struct batch *b, const struct msg_step *m)
 	for (uint32_t i = 0; i < m->removed.n; i++) batch_drop(b, &b->slots[col_u32(m->removed, i)]);
 	for (uint32_t i = 0; i < m->added.n; i++) batch_add(b, m, i, &at);
 	for (uint32_t i = 0; i < m->grown.n; i++) {
-		struct batch_slot *s = &b->slots[col_u32(m->grown, i)];
+		struct batch_table *t = &b->slots[col_u32(m->grown, i)].tables[col_u32(m->grown_group, i)];
 		uint32_t n = col_u32(m->grown_n, i);
 
-		mem_reserve(s->blocks, s->blocks_cap, s->n_blocks + n);
-		batch_copy(s->blocks + s->n_blocks, m->grown_blocks, blocks_at, n);
-		s->n_blocks += n;
+		mem_reserve(t->blocks, t->cap, t->n + n);
+		batch_copy(t->blocks + t->n, m->grown_blocks, blocks_at, n);
+		t->n += n;
 		blocks_at += n;
 	}
+	for (uint32_t i = 0; i < m->run.n; i++)
+		batch_apply_state(b, &b->slots[col_u32(m->run, i)], col_u32(m->run_start, i) + col_u32(m->run_n, i));
 }
 
 /* ---- filling the input ---- */
@@ -386,9 +444,11 @@ static void batch_measure(struct batch *b, const struct msg_step *m, struct batc
 	run->token_ids = batch_place(run, run->n_tokens, sizeof(uint32_t));
 	run->positions = batch_place(run, run->n_tokens, sizeof(uint32_t));
 	run->seq_ix = batch_place(run, run->n_tokens, sizeof(uint32_t));
-	run->slots = batch_place(run, run->n_tokens, sizeof(uint32_t));
-	run->block_tables = batch_place(run, (size_t)run->n_seqs * run->blocks_max, sizeof(uint32_t));
+	run->slots = batch_place(run, (size_t)b->limits.n_groups * run->n_tokens, sizeof(uint32_t));
+	run->block_tables = batch_place(run, (size_t)b->limits.n_groups * run->n_seqs * run->blocks_max, sizeof(uint32_t));
 	run->out_rows = batch_place(run, run->n_out, sizeof(uint32_t));
+	run->seq_starts = batch_place(run, run->n_seqs + 1, sizeof(uint32_t));
+	run->states = batch_place(run, run->n_seqs, sizeof(uint32_t));
 	run->params = batch_place(run, (size_t)run->n_draw + run->n_score, sizeof(struct ksample));
 	CHECK(run->bytes <= b->input_bytes);
 }
@@ -460,10 +520,25 @@ static void batch_fill_rows(const struct batch_slot *s, uint32_t row, uint32_t s
 	for (uint32_t k = 0; k < n_pool; k++) *to->pool++ = row + n - n_pool + k;
 }
 
+/* Sequence i's table in a group, and the slots of its n tokens from `start` on, which lie at token row `row`. */
+static void batch_fill_blocks(struct batch *b, const struct batch_run *run, const struct batch_table *t, uint32_t group, uint32_t i,
+			      uint32_t row, uint32_t start, uint32_t n)
+{
+	uint32_t *table = batch_u32s(b, run->block_tables) + ((size_t)group * run->n_seqs + i) * run->blocks_max;
+	uint32_t *slots = batch_u32s(b, run->slots) + (size_t)group * run->n_tokens + row;
+	uint32_t n_blocks = (uint32_t)div_up(start + n, KBLOCK_LEN);
+
+	memcpy(table, t->blocks, n_blocks * sizeof(*table));
+	/* The rest of the row is never read; zero is a block that exists. */
+	memset(table + n_blocks, 0, (run->blocks_max - n_blocks) * sizeof(*table));
+	for (uint32_t p = start; p < start + n; p++) *slots++ = table[p / KBLOCK_LEN] * KBLOCK_LEN + p % KBLOCK_LEN;
+}
+
 static void batch_fill_tokens(struct batch *b, const struct msg_step *m, const struct batch_run *run)
 {
 	uint32_t *ids = batch_u32s(b, run->token_ids), *positions = batch_u32s(b, run->positions);
-	uint32_t *seq_ix = batch_u32s(b, run->seq_ix), *slots = batch_u32s(b, run->slots), *table, row = 0;
+	uint32_t *seq_ix = batch_u32s(b, run->seq_ix), row = 0;
+	uint32_t *seq_starts = batch_u32s(b, run->seq_starts), *states = batch_u32s(b, run->states);
 	struct batch_rows to = {.draw = batch_u32s(b, run->out_rows)};
 
 	to.score = to.draw + run->n_draw;
@@ -471,20 +546,18 @@ static void batch_fill_tokens(struct batch *b, const struct msg_step *m, const s
 	for (uint32_t i = 0; i < m->run.n; i++) {
 		uint32_t start = col_u32(m->run_start, i), n = col_u32(m->run_n, i);
 		const struct batch_slot *s = &b->slots[col_u32(m->run, i)];
-		uint32_t n_blocks = (uint32_t)div_up(start + n, KBLOCK_LEN);
 
-		table = batch_u32s(b, run->block_tables) + (size_t)i * run->blocks_max;
-		memcpy(table, s->blocks, n_blocks * sizeof(*table));
-		/* The rest of the row is never read; zero is a block that exists. */
-		memset(table + n_blocks, 0, (run->blocks_max - n_blocks) * sizeof(*table));
+		for (uint32_t g = 0; g < b->limits.n_groups; g++) batch_fill_blocks(b, run, &s->tables[g], g, i, row, start, n);
 		batch_fill_rows(s, row, start, n, col_u32(m->run_sample, i), &to);
+		seq_starts[i] = row;
+		states[i] = s->state;
 		for (uint32_t p = start; p < start + n; p++, row++) {
 			ids[row] = s->tokens[p];
 			positions[row] = p;
 			seq_ix[row] = i;
-			slots[row] = table[p / KBLOCK_LEN] * KBLOCK_LEN + p % KBLOCK_LEN;
 		}
 	}
+	seq_starts[m->run.n] = row;
 }
 
 static void batch_fill(struct batch *b, const struct msg_step *m, struct batch_run *run)

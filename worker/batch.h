@@ -6,8 +6,12 @@
  * from another process. After a take the prepared input (one host buffer, see struct batch_run) is uploaded and run by
  * the engine, and batch_append() adds each drawn token to its slot.
  *
+ * A model with recurrent layers keeps a state for each sequence that runs. A slot gets one at its first run and gives it back when it is
+ * removed; a run goes on where the state is, or begins at position 0, where every state begins anew.
+ *
  * Always holds: a used slot has at least one token, every token is below the vocabulary, every block below n_blocks,
- * and a token list or a block table is never longer than its limit. */
+ * and a token list or a block table is never longer than its limit. A
+ * table of a group with a window may hold any blocks before the window. */
 #ifndef SLUICE_BATCH_H
 #define SLUICE_BATCH_H
 
@@ -23,6 +27,8 @@ struct batch_limits {
 	uint32_t positions;                    /* tokens of a sequence at most */
 	uint32_t batched_tokens_max, seqs_max; /* of a step */
 	uint32_t dim;                          /* of a hidden state */
+	uint32_t n_states;                     /* recurrent states; 0: the model has none */
+	uint32_t n_groups;                     /* block tables of a sequence (model/kvgroups.h), >= 1 */
 	uint32_t part_rows;                    /* rows of a part, and ... */
 	size_t extra_words;                    /* ... words of its lists at most, at least batch_extra_words() */
 	struct draw_env env;                   /* with the vocabulary: token ids are below it */
@@ -50,7 +56,8 @@ struct batch_pool {
 struct batch_run {
 	uint32_t n_tokens, n_seqs, blocks_max;
 	uint32_t n_draw, n_score, n_out;                                    /* n_out: all wanted rows */
-	size_t token_ids, positions, seq_ix, slots, block_tables, out_rows; /* u32 arrays, struct kbatch */
+	/* u32 arrays, struct kbatch; slots and block_tables of all groups */
+	size_t token_ids, positions, seq_ix, slots, block_tables, out_rows, seq_starts, states;
 	size_t params;                                                      /* (n_draw + n_score) struct ksample */
 	size_t bytes;
 	const uint8_t *input;      /* host; owned by the batch, valid until the next take, as all that follows */
@@ -63,7 +70,7 @@ struct batch_run {
 };
 
 /* Bytes that the input of the largest step takes. */
-size_t batch_input_bytes(uint32_t positions, uint32_t batched_tokens_max, uint32_t seqs_max);
+size_t batch_input_bytes(uint32_t positions, uint32_t batched_tokens_max, uint32_t seqs_max, uint32_t n_groups);
 /* Rows of a step that are drawn or scored, at most. */
 uint32_t batch_rows_max(uint32_t batched_tokens_max, uint32_t seqs_max);
 /* Words of a part's lists: part_rows masks, and the longest lists of a row, or a MiB. More rows with long lists go in more parts. */

@@ -1,116 +1,181 @@
 /* decoder.c - see decoder.h.
  *
- * Memory of a step, all parts of the plan: x is the residual stream; h holds the norm, then what attention gives; qkv
- * holds the three projections side by side, so that one rotation does q and k together. The feed-forward goes through
- * plan.ffn_rows rows at a time. Attention and store are over all tokens in every layer, because later tokens need their
- * keys; the rest of the last layer is done for the wanted rows only, unless they are more than plan.outs (a prompt's
- * log-probabilities, a pooled prompt): then for all. A row's bits are the same either way. */
-#include "worker/decoder.h"
+ * Memory of a step, all parts of the plan: x is the residual stream; h holds the norm, then what a mixer's core gives;
+ * mix holds the mixer's projections. Mixers run over all tokens in every layer, because later tokens need their keys
+ * and states; the rest of the last layer is done for the wanted rows only, unless they are more than plan.outs (a
+ * prompt's log-probabilities, a pooled prompt): then for all. A row's bits are the same either way. */
+#include "worker/decoder_impl.h"
 
 #include "common/mem.h"
 
 #include <math.h>
 
-#define DECODER_BEAT_TOKENS 64 /* a layer takes well above the cost of a sync */
+#define DECODER_BEAT_TOKENS 64   /* a layer takes well above the cost of a sync */
+#define DECODER_ROPE_ROWS   4096 /* positions of a table that are made and uploaded at a time */
+
+/* ---- the rotations ---- */
 
 /* Cosine and sine are computed in double: in float the product of a large position and a frequency has no bits left. */
-static int decoder_fill_rope(struct decoder *d, const struct modelshape *s)
+static void decoder_rope_rows(const struct spec_rope *r, uint32_t from, uint32_t n, float *out)
 {
-	uint32_t half = s->rope_dims / 2;
-	size_t n = (size_t)d->plan.positions * half;
-	float *table = mem_array(float, n * 2);
-	double *freqs = mem_array(double, half);
-	int rc;
+	for (uint32_t p = from; p < from + n; p++) {
+		for (uint32_t i = 0; i < r->dims / 2; i++) {
+			double c, s;
 
-	for (uint32_t i = 0; i < half; i++) freqs[i] = modelshape_rope_freq(s, i);
-	for (uint32_t p = 0; p < d->plan.positions; p++) {
-		for (uint32_t i = 0; i < half; i++) {
-			float *at = table + ((size_t)p * half + i) * 2;
-
-			at[0] = (float)cos(p * freqs[i]);
-			at[1] = (float)sin(p * freqs[i]);
+			sincos(p * r->freqs[i], &s, &c);
+			*out++ = (float)(c * r->mscale);
+			*out++ = (float)(s * r->mscale);
 		}
 	}
-	kdev_upload(d->dev, decoder_part(d, &d->plan.rope), table, n * 2 * sizeof(float));
-	rc = kdev_sync(d->dev);
-	free(freqs);
-	free(table);
+}
+
+static int decoder_fill_rope(struct decoder *d, const struct spec_rope *r, float *table)
+{
+	float *rows = mem_array(float, (size_t)DECODER_ROPE_ROWS * r->dims);
+	int rc = ST_OK;
+
+	for (uint32_t p = 0, n; p < d->plan.positions && rc == ST_OK; p += n) {
+		n = min_u32(DECODER_ROPE_ROWS, d->plan.positions - p);
+		decoder_rope_rows(r, p, n, rows);
+		kdev_upload(d->dev, table + (size_t)p * r->dims, rows, (size_t)n * r->dims * sizeof(float));
+		rc = kdev_sync(d->dev);
+	}
+	free(rows);
 	return rc;
 }
 
-static void decoder_describe(struct decoder *d, const struct modelshape *s, const struct weights *w)
+static int decoder_fill_ropes(struct decoder *d)
 {
-	for (uint32_t i = 0; i < s->n_layers; i++) {
-		const struct weights_layer *y = &w->layers[i];
+	int rc = ST_OK;
 
-		d->layers[i] = (struct decoder_layer){
-			.attn_norm = y->attn_norm,
-			.q = &y->q,
-			.k = &y->k,
-			.v = &y->v,
-			.o = &y->o,
-			.heads = s->heads,
-			.kv_heads = s->kv_heads,
-			.head_dim = s->head_dim,
-			.rope_dims = s->rope_dims,
-			.rope = decoder_part(d, &d->plan.rope),
-			.rope_style = s->rope_neox ? KROPE_NEOX : KROPE_NORM,
-			.scale = (float)(1.0 / sqrt(s->head_dim)),
-			.ffn_norm = y->ffn_norm,
-			.gate = &y->gate,
-			.up = &y->up,
-			.down = &y->down,
-			.ffn = s->ffn,
-		};
-	}
+	for (uint32_t i = 0; i < d->spec->n_ropes && rc == ST_OK; i++)
+		rc = decoder_fill_rope(d, &d->spec->ropes[i], decoder_part(d, &d->plan.rope[i]));
+	return rc;
 }
 
-int decoder_init(struct decoder *d, struct kdev *dev, const struct modelshape *shape, const struct weights *w,
-		 const struct memplan *plan, struct errbuf *err)
+/* ---- what it owns ---- */
+
+static void decoder_describe(struct decoder *d)
+{
+	size_t state_at = 0;
+
+	for (uint32_t i = 0; i < d->n_layers; i++) {
+		struct decoder_layer *l = &d->layers[i];
+
+		*l = (struct decoder_layer){
+			.y = &d->spec->layers[i], .w = &d->weights->layers[i], .state_at = state_at};
+		state_at += spec_layer_state_floats(l->y);
+		if (l->y->mixer == SPEC_DELTA || l->y->rope < 0) continue;
+		l->rope = decoder_part(d, &d->plan.rope[l->y->rope]);
+		l->rope_dims = d->spec->ropes[l->y->rope].dims;
+		l->rope_style = d->spec->ropes[l->y->rope].neox ? KROPE_NEOX : KROPE_NORM;
+	}
+	CHECK(state_at == spec_state_floats(d->spec));
+}
+
+int decoder_init(struct decoder *d, struct kdev *dev, const struct spec *spec, const struct weights *w,
+		 const struct kvgroups *groups, const struct memplan *plan, struct errbuf *err)
 {
 	int rc;
 
 	*d = (struct decoder){.dev = dev,
 			      .ops = kdev_ops(dev),
-			      .dim = shape->dim,
-			      .vocab = shape->n_tokens,
-			      .eps = shape->rms_eps,
-			      .embed = &w->embed,
-			      .output = &w->output,
-			      .output_norm = w->output_norm,
-			      .n_layers = shape->n_layers,
+			      .spec = spec,
+			      .weights = w,
+			      .groups = groups,
+			      .dim = spec->dim,
+			      .vocab = spec->n_tokens,
+			      .eps = (float)spec->eps,
+			      .n_layers = spec->n_layers,
 			      .plan = *plan};
 	d->arena = kdev_alloc(dev, plan->activation_bytes);
 	if (!d->arena)
 		return err_set(err, ST_NO_MEMORY, "the device has no memory for %zu bytes of activations",
 			       plan->activation_bytes);
-	d->layers = mem_array(struct decoder_layer, shape->n_layers);
-	decoder_describe(d, shape, w);
-	rc = decoder_fill_rope(d, shape);
+	if (plan->state_bytes) {
+		d->states = kdev_alloc(dev, plan->state_bytes);
+		if (!d->states)
+			return err_set(err, ST_NO_MEMORY, "the device has no memory for %zu bytes of recurrent states",
+				       plan->state_bytes);
+	}
+	d->layers = mem_array(struct decoder_layer, spec->n_layers);
+	decoder_describe(d);
+	rc = decoder_fill_ropes(d);
 	return rc == ST_OK ? ST_OK : err_set(err, rc, "rotation table: %s", status_text(rc));
+}
+
+static bool decoder_kv_shape(struct decoder_layer *l, enum ggtype type)
+{
+	const struct spec_layer *y = l->y;
+
+	if (y->mixer == SPEC_DELTA) return false;
+	l->kv = (struct kkv){.type = type, .kv_heads = y->kv_heads, .k_dim = y->k_dim, .v_dim = y->v_dim};
+	if (y->mixer == SPEC_MLA)
+		l->kv = (struct kkv){.type = type,
+				     .kv_heads = 1,
+				     .k_dim = y->kv_lora + y->k_dim - y->nope_dim,
+				     .v_dim = y->kv_lora,
+				     .latent = true};
+	return true;
+}
+
+/* Layers of one place have caches of one shape, so a block of either fills the same bytes (kvgroups.h). */
+static const struct decoder_layer *decoder_place_owner(const struct decoder *d, uint32_t layer)
+{
+	for (uint32_t i = 0; i < layer; i++)
+		if (d->groups->group[i] != KVGROUPS_NONE && d->groups->place[i] == d->groups->place[layer])
+			return &d->layers[i];
+	return NULL;
+}
+
+static size_t decoder_kv_measure(struct decoder *d, uint32_t n_blocks)
+{
+	size_t bytes = 0, block_bytes = 0;
+
+	for (uint32_t i = 0; i < d->n_layers; i++) {
+		struct decoder_layer *l = &d->layers[i];
+		const struct decoder_layer *owner = decoder_place_owner(d, i);
+
+		if (!decoder_kv_shape(l, d->plan.sizes.kv_type)) continue;
+		l->group = d->groups->group[i];
+		if (owner) {
+			CHECK(l->kv.kv_heads == owner->kv.kv_heads && l->kv.k_dim == owner->kv.k_dim &&
+			      l->kv.v_dim == owner->kv.v_dim);
+			continue;
+		}
+		bytes += kkv_bytes(&l->kv, n_blocks);
+		block_bytes += kkv_block_bytes(&l->kv);
+	}
+	CHECK(max_size(block_bytes, 1) == d->plan.kv_block_bytes); /* what was planned, and said to others */
+	return bytes;
+}
+
+static void decoder_kv_place(struct decoder *d, uint32_t n_blocks)
+{
+	char *at = d->kv;
+
+	for (uint32_t i = 0; i < d->n_layers; i++) {
+		struct decoder_layer *l = &d->layers[i];
+		const struct decoder_layer *owner = decoder_place_owner(d, i);
+
+		if (l->y->mixer == SPEC_DELTA) continue;
+		kkv_place(&l->kv, owner ? owner->kv.k : at, n_blocks);
+		if (!owner) at += kkv_bytes(&l->kv, n_blocks);
+	}
 }
 
 int decoder_kv_init(struct decoder *d, uint32_t n_blocks, struct errbuf *err)
 {
-	char *at;
-
 	if (d->kv) kdev_release(d->dev, d->kv, d->kv_bytes);
+	d->kv = NULL;
 	d->n_blocks = 0;
-	d->kv_bytes = 0;
-	for (uint32_t i = 0; i < d->n_layers; i++) {
-		struct decoder_layer *y = &d->layers[i];
-
-		y->kv = (struct kkv){
-			.type = d->plan.sizes.kv_type, .kv_heads = y->kv_heads, .k_dim = y->head_dim, .v_dim = y->head_dim};
-		d->kv_bytes += kkv_bytes(&y->kv, n_blocks);
-	}
-	d->kv = kdev_alloc(d->dev, d->kv_bytes);
-	if (!d->kv)
-		return err_set(err, ST_NO_MEMORY, "the device has no memory for %zu bytes of KV cache", d->kv_bytes);
-	at = d->kv;
-	for (uint32_t i = 0; i < d->n_layers; i++) {
-		kkv_place(&d->layers[i].kv, at, n_blocks);
-		at += kkv_bytes(&d->layers[i].kv, n_blocks);
+	d->kv_bytes = decoder_kv_measure(d, n_blocks);
+	if (d->kv_bytes) {
+		d->kv = kdev_alloc(d->dev, d->kv_bytes);
+		if (!d->kv)
+			return err_set(err, ST_NO_MEMORY, "the device has no memory for %zu bytes of KV cache",
+				       d->kv_bytes);
+		decoder_kv_place(d, n_blocks);
 	}
 	d->n_blocks = n_blocks;
 	return ST_OK;
@@ -120,61 +185,45 @@ void decoder_release(struct decoder *d)
 {
 	if (!d->dev) return;
 	if (d->kv) kdev_release(d->dev, d->kv, d->kv_bytes);
+	if (d->states) kdev_release(d->dev, d->states, d->plan.state_bytes);
 	if (d->arena) kdev_release(d->dev, d->arena, d->plan.activation_bytes);
 	free(d->layers);
 	*d = (struct decoder){0};
 }
 
-static void decoder_norm(struct decoder *d, float *out, const float *x, const float *w, uint32_t n)
+/* ---- a batch ---- */
+
+void decoder_norm(struct decoder *d, float *out, const float *x, const float *w, uint32_t n, bool accumulate)
 {
-	struct knorm a = {.out = out, .ld_out = d->dim, .x = x, .ld_x = d->dim, .w = w, .groups = 1, .dim = d->dim, .eps = d->eps};
+	struct knorm a = {.out = out,
+			  .ld_out = d->dim,
+			  .x = x,
+			  .ld_x = d->dim,
+			  .w = w,
+			  .groups = 1,
+			  .dim = d->dim,
+			  .eps = d->eps,
+			  .accumulate = accumulate};
 
 	d->ops->norm(d->dev, &a, n);
 }
 
-/* h = what attention gives for every token; keys and values are in the cache. */
-static void decoder_attend(struct decoder *d, const struct decoder_layer *y, const struct kbatch *b, float *x, float *h,
-			   float *qkv, bool store_only)
+/* x (n, dim) += the mixer's output matrix times core, then += feed-forward of its norm. core lies in h or in mix. */
+static void decoder_finish(struct decoder *d, const struct decoder_layer *l, float *x, const float *core, uint32_t n)
 {
-	uint32_t n = b->n_tokens, ld = d->plan.qkv_width;
-	float *q = qkv, *k = q + y->heads * y->head_dim, *v = k + y->kv_heads * y->head_dim;
-	struct kmat_out outs[3] = {{.w = y->k, .out = k, .ld_out = ld},
-				   {.w = y->v, .out = v, .ld_out = ld},
-				   {.w = y->q, .out = q, .ld_out = ld}};
-	struct kattn a = {.out = h, .ld_out = y->heads * y->head_dim, .q = q, .ld_q = ld, .kv = &y->kv, .heads = y->heads, .scale = y->scale};
+	float *h = decoder_part(d, &d->plan.h), *mix = decoder_part(d, &d->plan.mix);
+	float *waits = core == h ? mix : h; /* what core leaves free */
+	struct kmat_out o = {.out = x, .ld_out = d->dim, .accumulate = true};
 
-	decoder_norm(d, h, x, y->attn_norm, n);
-	d->ops->matmul(d->dev, h, d->dim, n, outs, store_only ? 2 : 3);
-	if (store_only) /* nothing of this batch is wanted: its keys and values are all that remains to be done */
-		d->ops->rope(d->dev, k, ld, b->positions, n, y->kv_heads, y->head_dim, y->rope_dims, y->rope,
-			     y->rope_style);
-	else /* the heads of k follow those of q */
-		d->ops->rope(d->dev, q, ld, b->positions, n, y->heads + y->kv_heads, y->head_dim, y->rope_dims, y->rope,
-			     y->rope_style);
-	d->ops->kv_store(d->dev, &y->kv, k, ld, v, ld, b->slots, n);
-	if (!store_only) d->ops->attention(d->dev, &a, b);
-}
-
-/* x (n, dim) += o(att), then += feed-forward(norm(x)). h is room for the norm; att may be h. */
-static void decoder_mix(struct decoder *d, const struct decoder_layer *y, float *x, const float *att, float *h,
-			uint32_t n)
-{
-	float *gate = decoder_part(d, &d->plan.gate), *up = decoder_part(d, &d->plan.up);
-	struct kmat_out o = {.w = y->o, .out = x, .ld_out = d->dim, .accumulate = true};
-
-	d->ops->matmul(d->dev, att, y->heads * y->head_dim, n, &o, 1);
-	decoder_norm(d, h, x, y->ffn_norm, n);
-	for (uint32_t row = 0; row < n; row += d->plan.ffn_rows) {
-		uint32_t m = min_u32(n - row, d->plan.ffn_rows);
-		size_t at = (size_t)row * d->dim;
-		struct kmat_out outs[2] = {{.w = y->gate, .out = gate, .ld_out = y->ffn},
-					   {.w = y->up, .out = up, .ld_out = y->ffn}};
-		struct kmat_out down = {.w = y->down, .out = x + at, .ld_out = d->dim, .accumulate = true};
-
-		d->ops->matmul(d->dev, h + at, d->dim, m, outs, 2);
-		d->ops->glu(d->dev, gate, gate, up, m, y->ffn, KGLU_SILU, 0);
-		d->ops->matmul(d->dev, gate, y->ffn, m, &down, 1);
+	o.w = decoder_mixer_out(l, &o.bias);
+	if (l->y->post_norms) {
+		o.out = waits;
+		o.accumulate = false;
 	}
+	d->ops->matmul(d->dev, core, o.w->cols, n, &o, 1);
+	if (l->y->post_norms) decoder_norm(d, x, waits, l->w->vec[SPEC_ATTN_POST_NORM], n, true);
+	decoder_norm(d, h, x, l->w->vec[SPEC_FFN_NORM], n, false);
+	decoder_ffn(d, l, x, h, n);
 }
 
 /* A large batch of a large model takes longer than others may wait for a sign of life. */
@@ -188,39 +237,71 @@ static int decoder_beat(struct decoder *d, uint32_t n_tokens)
 	return rc;
 }
 
+/* Shows row `row` of x (.., dim) to whoever looks for the first wrong layer. */
+static int decoder_show(struct decoder *d, uint32_t layer, const float *x, uint32_t row)
+{
+	float *state;
+	int rc;
+
+	if (!d->on_hidden) return ST_OK;
+	state = mem_array(float, d->dim);
+	kdev_download(d->dev, state, x + (size_t)row * d->dim, d->dim * sizeof(*state));
+	rc = kdev_sync(d->dev);
+	if (rc == ST_OK) d->on_hidden(d->hidden_ctx, layer, state);
+	free(state);
+	return rc;
+}
+
+/* The last layer: its mixer for all tokens, what is behind it for the wanted ones. */
+static int decoder_last(struct decoder *d, const struct kbatch *b, float *x, const float *core)
+{
+	const struct decoder_layer *last = &d->layers[d->n_layers - 1];
+	float *h = decoder_part(d, &d->plan.h), *mix = decoder_part(d, &d->plan.mix);
+	uint32_t n = b->n_tokens;
+	int rc;
+
+	d->out_rows = NULL;
+	if (b->out_rows && b->n_out <= d->plan.outs) {
+		float *few = core == h ? mix : h, *x_out = decoder_part(d, &d->plan.x_out);
+		const float *bias;
+
+		n = b->n_out;
+		d->ops->gather(d->dev, few, core, b->out_rows, n, decoder_mixer_out(last, &bias)->cols);
+		d->ops->gather(d->dev, x_out, x, b->out_rows, n, d->dim);
+		core = few;
+		x = x_out;
+	} else {
+		d->out_rows = b->out_rows; /* there is no room for a copy of each: they are picked later */
+	}
+	decoder_finish(d, last, x, core, n);
+	rc = decoder_show(d, d->n_layers, x, n - 1);
+	decoder_norm(d, h, x, weights_model(d->weights)->vec[SPEC_OUTPUT_NORM], n, false);
+	d->normed = h;
+	return rc == ST_OK ? decoder_show(d, d->n_layers + 1, h, n - 1) : rc;
+}
+
 int decoder_forward(struct decoder *d, const struct kbatch *b)
 {
-	float *x = decoder_part(d, &d->plan.x), *h = decoder_part(d, &d->plan.h), *qkv = decoder_part(d, &d->plan.qkv);
-	float *x_out = decoder_part(d, &d->plan.x_out);
-	const struct decoder_layer *last = &d->layers[d->n_layers - 1];
+	float *x = decoder_part(d, &d->plan.x), *h = decoder_part(d, &d->plan.h);
 	int rc;
 
 	CHECK(b->n_tokens > 0 && b->n_tokens <= d->plan.sizes.batched_tokens_max && b->n_out <= b->n_tokens);
-	d->ops->embed(d->dev, x, d->embed, b->token_ids, b->n_tokens, 1);
-	for (const struct decoder_layer *y = d->layers; y < last; y++) {
-		decoder_attend(d, y, b, x, h, qkv, false);
-		decoder_mix(d, y, x, h, h, b->n_tokens);
-		rc = decoder_beat(d, b->n_tokens);
-		if (rc != ST_OK) return rc;
+	d->ops->embed(d->dev, x, &weights_model(d->weights)->mat[SPEC_EMBED], b->token_ids, b->n_tokens,
+		      (float)d->spec->embed_scale);
+	rc = decoder_show(d, 0, x, b->n_tokens - 1);
+	for (uint32_t i = 0; i < d->n_layers && rc == ST_OK; i++) {
+		const struct decoder_layer *l = &d->layers[i];
+		bool last = i + 1 == d->n_layers;
+		const float *core;
+
+		decoder_norm(d, h, x, l->w->vec[SPEC_ATTN_NORM], b->n_tokens, false);
+		core = decoder_mixer(d, l, b, last);
+		if (last) return core ? decoder_last(d, b, x, core) : ST_OK;
+		decoder_finish(d, l, x, core, b->n_tokens);
+		rc = decoder_show(d, i + 1, x, b->n_tokens - 1);
+		if (rc == ST_OK) rc = decoder_beat(d, b->n_tokens);
 	}
-	decoder_attend(d, last, b, x, h, qkv, b->n_out == 0);
-	if (b->n_out == 0) return ST_OK;
-	d->out_rows = NULL;
-	if (b->out_rows && b->n_out <= d->plan.outs) {
-		/* q, k and v are done with: their room takes attention's wanted rows. */
-		d->ops->gather(d->dev, qkv, h, b->out_rows, b->n_out, last->heads * last->head_dim);
-		d->ops->gather(d->dev, x_out, x, b->out_rows, b->n_out, d->dim);
-		decoder_mix(d, last, x_out, qkv, h, b->n_out);
-		x = x_out;
-		decoder_norm(d, h, x, d->output_norm, b->n_out);
-	} else {
-		/* All are wanted, or so many that there is no room for a copy of each: then they are picked later. */
-		decoder_mix(d, last, x, h, h, b->n_tokens);
-		decoder_norm(d, h, x, d->output_norm, b->n_tokens);
-		d->out_rows = b->out_rows;
-	}
-	d->normed = h;
-	return ST_OK;
+	return rc;
 }
 
 const float *decoder_states(struct decoder *d, uint32_t row, uint32_t n)
@@ -235,8 +316,13 @@ const float *decoder_states(struct decoder *d, uint32_t row, uint32_t n)
 
 const float *decoder_logits(struct decoder *d, uint32_t row, uint32_t n)
 {
-	struct kmat_out o = {.w = d->output, .out = decoder_part(d, &d->plan.logits), .ld_out = d->vocab};
+	const struct weights_layer *model = weights_model(d->weights);
+	struct kmat_out o = {.w = &model->mat[d->spec->tied ? SPEC_EMBED : SPEC_OUTPUT],
+			     .out = decoder_part(d, &d->plan.logits),
+			     .ld_out = d->vocab};
 
+	CHECK(o.w->rows == d->vocab);
 	d->ops->matmul(d->dev, decoder_states(d, row, n), d->dim, n, &o, 1);
+	if (d->spec->logit_softcap > 0) d->ops->softcap(d->dev, o.out, n, d->vocab, (float)d->spec->logit_softcap);
 	return o.out;
 }

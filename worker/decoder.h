@@ -1,58 +1,62 @@
-/* decoder.h - the transformer decoder: enqueues the operations of one ragged batch, driven by a description of each
+/* decoder.h - the transformer decoder: enqueues the operations of one ragged batch, driven by the description of each
  * layer.
  *
- * There is one decoder, not one a model family: what differs between layers (heads, rotation, norms, the kind of
- * attention and of feed-forward) is data in struct decoder_layer, filled from the model's shape. Only the rows whose
- * logits are wanted go through the last feed-forward and the output matrix.
- * Enqueues only; the caller uploads the batch before and synchronises after. */
+ * There is one decoder, not one a model family: what differs between layers is data in struct spec_layer
+ * (model/spec.h), and which weights a layer has is data in struct weights_layer. Only the rows whose logits are wanted
+ * go through the last layer's output matrix and feed-forward, and through the model's output matrix. Enqueues only; the
+ * caller uploads the batch before and synchronises after. */
 #ifndef SLUICE_DECODER_H
 #define SLUICE_DECODER_H
 
 #include "common/base.h"
-#include "model/modelshape.h"
 #include "kernels/kernels.h"
+#include "model/kvgroups.h"
+#include "model/spec.h"
 #include "worker/memplan.h"
 #include "worker/weights.h"
 
 struct decoder_layer {
-	/* Attention: norm, q k v, rotation, store, attend, output. */
-	const float *attn_norm;
-	const struct kmat *q, *k, *v, *o;
-	uint32_t heads, kv_heads, head_dim;
+	const struct spec_layer *y;    /* what it does; borrowed */
+	const struct weights_layer *w; /* with which weights; borrowed */
+	const float *rope; /* (positions, rope_dims / 2, 2) cosine and sine, device; NULL: nothing is rotated */
 	uint32_t rope_dims;
-	const float *rope; /* (positions, rope_dims / 2, 2) cosine and sine, device */
 	enum krope rope_style;
-	float scale; /* of the products of q and k */
-	struct kkv kv;
-	/* Feed-forward: norm, gate and up, silu(gate) * up, down. */
-	const float *ffn_norm;
-	const struct kmat *gate, *up, *down;
-	uint32_t ffn;
+	struct kkv kv;   /* of attention; a DELTA layer has none */
+	uint32_t group;  /* which of a sequence's block tables */
+	size_t state_at; /* of DELTA: floats from the beginning of a sequence's state */
 };
 
 struct decoder {
 	struct kdev *dev;
 	const struct kops *ops;
+	const struct spec *spec;       /* borrowed */
+	const struct weights *weights; /* borrowed */
+	const struct kvgroups *groups; /* borrowed */
 	uint32_t dim, vocab;
 	float eps;
-	const struct kmat *embed, *output;
-	const float *output_norm;
 	uint32_t n_layers;
 	struct decoder_layer *layers;
 	struct memplan plan;
-	char *arena; /* device, plan.activation_bytes; owned */
-	void *kv;    /* device, kv_bytes; owned */
+	char *arena;   /* device, plan.activation_bytes; owned */
+	float *states; /* device, (plan.n_states, spec_state_floats()); owned; NULL: no layer is recurrent */
+	void *kv;      /* device, kv_bytes; owned */
 	size_t kv_bytes;
 	uint32_t n_blocks;
-	float *normed;            /* states of the batch enqueued last after the last norm: (n_out, dim) of the wanted rows, or ... */
+	float *normed; /* states of the batch enqueued last after the last norm: (n_out, dim) of the wanted rows, or ...
+			*/
 	const uint32_t *out_rows; /* ... (n_tokens, dim) of all, and which are wanted; NULL: the former */
-	void (*beat)(void *ctx); /* called between the layers of a large batch; NULL: never */
+	void (*beat)(void *ctx);  /* called between the layers of a large batch; NULL: never */
 	void *beat_ctx;
+	/* Tests: the last row's hidden state (dim) after the embedding (0), after each layer (1 .. n_layers) and after
+	 * the last norm (n_layers + 1); NULL: never. Each call costs a sync. */
+	void (*on_hidden)(void *ctx, uint32_t layer, const float *state);
+	void *hidden_ctx;
 };
 
-/* Takes the activations arena and fills the rotation table. Borrows weights. ST_NO_MEMORY. */
-int decoder_init(struct decoder *d, struct kdev *dev, const struct modelshape *shape, const struct weights *w,
-		 const struct memplan *plan, struct errbuf *err) MUST_CHECK;
+/* Takes arena and states, and fills the rotation tables. Borrows spec, weights and groups until the release.
+ * ST_NO_MEMORY. */
+int decoder_init(struct decoder *d, struct kdev *dev, const struct spec *spec, const struct weights *w,
+		 const struct kvgroups *groups, const struct memplan *plan, struct errbuf *err) MUST_CHECK;
 /* Takes (or takes again, with another size) the KV cache; its pages are touched only when blocks are used. */
 int decoder_kv_init(struct decoder *d, uint32_t n_blocks, struct errbuf *err) MUST_CHECK;
 void decoder_release(struct decoder *d);
@@ -66,8 +70,8 @@ static inline void *decoder_part(const struct decoder *d, const struct memplan_p
 /* Enqueues all layers for the batch. With `beat`, a large batch is synchronised after each layer: ST_DEVICE. */
 int decoder_forward(struct decoder *d, const struct kbatch *b) MUST_CHECK;
 
-/* Enqueues what brings n wanted rows' states after the last norm together, n <= plan.logits_rows, and returns where they will be: (n,
- * dim), until the next call's operations run. */
+/* Enqueues what brings n wanted rows' states after the last norm together, n <= plan.logits_rows, and returns where
+ * they will be: (n, dim), until the next call's operations run. */
 const float *decoder_states(struct decoder *d, uint32_t row, uint32_t n);
 /* Enqueues the logits of n wanted rows from `row` on, likewise: (n, vocab). */
 const float *decoder_logits(struct decoder *d, uint32_t row, uint32_t n);

@@ -9,11 +9,13 @@
 
 #include "common/clock.h"
 #include "common/cpuset.h"
-#include "model/gguf.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "model/ckpt.h"
+#include "model/tokbytes.h"
 #include "worker/outcome.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -24,9 +26,12 @@
 
 struct engine {
 	struct engine_opts opts;
-	struct modelshape shape;
+	struct ckpt *ckpt; /* open while weights are views of its files */
+	struct spec spec;
 	struct memplan plan;
+	struct kvplan_shape kv_shape;
 	uint32_t model_len_max, n_threads, n_blocks;
+	bool len_settled; /* model_len_max is no longer the longest possible, but what it will be */
 	uint64_t memory_available;
 	struct kdev *dev;
 	struct weights weights;
@@ -50,44 +55,90 @@ void engine_opts_init(struct engine_opts *o)
 				  .kv = {.utilization = 0.92, .auto_max = ENGINE_KV_AUTO_MAX}};
 }
 
-static int engine_read_model(struct engine *e, const struct gguf *g, struct errbuf *err)
+static int engine_read_spec(struct engine *e, struct spec_opts *opts, struct errbuf *err)
+{
+	json_t *overrides = e->opts.overrides ? json_loads(e->opts.overrides, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	int rc;
+
+	if (e->opts.overrides && !json_is_object(overrides))
+		rc = err_set(err, ST_INVALID, "--hf-overrides is not a JSON object");
+	else {
+		opts->overrides = overrides;
+		rc = spec_read(&e->spec, e->ckpt, opts, err);
+	}
+	json_decref(overrides);
+	return rc;
+}
+
+static int engine_read_model(struct engine *e, struct errbuf *err)
 {
 	const struct engine_opts *o = &e->opts;
-	int rc = modelshape_read(&e->shape, g, err);
+	bool is_auto = o->model_len_max == ENGINE_LEN_AUTO;
+	struct spec_opts opts = {.model_len_max = is_auto ? 0 : o->model_len_max};
+	int rc = ckpt_open(&e->ckpt, o->model, err);
 
+	if (rc == ST_OK) rc = engine_read_spec(e, &opts, err);
 	if (rc != ST_OK) return rc;
-	if (o->model_len_max > e->shape.context_len)
-		return err_set(err, ST_INVALID, "--max-model-len %u is more than the model's own context length, %u",
-			       o->model_len_max, e->shape.context_len);
-	e->model_len_max = o->model_len_max ? o->model_len_max : min_u32(e->shape.context_len, LIMIT_TOKENS);
-	return ST_OK;
+	if (opts.model_len_max > e->spec.context_len)
+		return err_set(err, ST_INVALID, "--max-model-len %u is more than the model's own context length, %u", o->model_len_max,
+			       e->spec.context_len);
+	e->model_len_max = opts.model_len_max ? opts.model_len_max : min_u32(e->spec.context_len, LIMIT_TOKENS);
+	return kvplan_shape(&e->kv_shape, &e->spec, o->kv_type, 1, e->model_len_max, err);
 }
 
 static void engine_make_plan(struct engine *e)
 {
 	const struct engine_opts *o = &e->opts;
-	const struct modelshape *s = &e->shape;
 	struct memplan_sizes sizes = {.batched_tokens_max = o->batched_tokens_max,
 				      .seqs_max = o->seqs_max,
 				      .model_len_max = e->model_len_max,
 				      .kv_type = o->kv_type,
+				      .kv_groups = max_u32(1, kvgroups_n(&e->kv_shape.groups)),
 				      .mask_vocab = e->env.mask_vocab};
-	struct kdev_limits lim = {.n_tokens = o->batched_tokens_max,
-				  .cols = max_u32(max_u32(s->dim, s->ffn), s->heads * s->head_dim),
-				  .seqs = o->seqs_max,
-				  .heads = s->heads,
-				  .head_dim = s->head_dim,
-				  .positions = e->model_len_max + MEMPLAN_SPARE_POSITIONS,
-				  .vocab = s->n_tokens};
+	size_t weight_bytes = e->plan.weight_bytes;
 
-	memplan_init(&e->plan, s, &sizes);
-	if (o->null_device)
-		e->plan.activation_bytes = 0; /* nothing is computed, so nothing is held */
-	else
-		e->plan.scratch_bytes = kdev_scratch_bytes(&lim);
+	memplan_init(&e->plan, &e->spec, &sizes);
+	e->plan.weight_bytes = weight_bytes;
+	e->plan.kv_block_bytes = e->kv_shape.block_bytes;
+	if (o->null_device) e->plan.activation_bytes = e->plan.scratch_bytes = e->plan.state_bytes = 0; /* nothing is computed */
 }
 
-static int engine_open_device(struct engine *e, const struct gguf *g, struct errbuf *err)
+static int engine_kvplan(const struct engine *e, struct kvplan *out, struct errbuf *err)
+{
+	const struct engine_opts *o = &e->opts;
+	struct kvplan_in in = {.available = e->memory_available,
+			       .weights = e->plan.weight_bytes,
+			       .activations = e->plan.activation_bytes,
+			       .workspace = e->plan.scratch_bytes,
+			       .state = e->plan.state_bytes,
+			       .shape = &e->kv_shape,
+			       .tokens_ahead = (uint64_t)LIMIT_STEPS_IN_FLIGHT * o->batched_tokens_max,
+			       .model_len_max = o->model_len_max == ENGINE_LEN_AUTO && !e->len_settled ? 0 : e->model_len_max,
+			       .context_len = min_u32(e->spec.context_len, LIMIT_TOKENS),
+			       .seqs_max = o->seqs_max,
+			       .blocks_override = o->kv.n_blocks,
+			       .kv_bytes = o->kv.bytes,
+			       .utilization = o->kv.utilization,
+			       .auto_max = o->kv.auto_max};
+
+	return kvplan_make(out, &in, err);
+}
+
+/* Makes sure that what is planned fits, and settles an automatic length: activations were planned for the longest, so they still fit. */
+static int engine_settle(struct engine *e, struct errbuf *err)
+{
+	struct kvplan plan;
+	int rc = engine_kvplan(e, &plan, err);
+
+	if (rc == ST_OK && e->opts.model_len_max == ENGINE_LEN_AUTO) {
+		e->model_len_max = plan.model_len_max;
+		engine_make_plan(e);
+	}
+	e->len_settled = true;
+	return rc;
+}
+
+static int engine_open_device(struct engine *e, struct errbuf *err)
 {
 	struct kdev_opts opts = {.level_max = e->opts.level_max,
 				 .act = e->opts.act,
@@ -99,28 +150,28 @@ static int engine_open_device(struct engine *e, const struct gguf *g, struct err
 	int rc = kdev_open_cpu(&e->dev, &opts, err);
 
 	if (rc != ST_OK) return rc;
-	rc = weights_bytes(e->dev, &e->shape, g, &e->plan.weight_bytes, err);
-	return rc == ST_OK ? memplan_check(&e->plan, e->memory_available, err) : rc;
+	rc = weights_bytes(e->dev, &e->spec, e->ckpt, (struct wsrc_rank){0, 1}, &e->plan.weight_bytes, err);
+	return rc == ST_OK ? engine_settle(e, err) : rc;
 }
 
 static void engine_make_columns(struct engine *e)
 {
 	uint32_t n_rows = batch_rows_max(e->opts.batched_tokens_max, e->opts.seqs_max);
 
-	outcome_init(&e->outcome, e->opts.seqs_max, n_rows, e->shape.dim);
+	outcome_init(&e->outcome, e->opts.seqs_max, n_rows, e->spec.dim);
 	e->sampled = mem_array(struct ksampled, n_rows);
-	e->states = mem_array(float, (size_t)e->plan.logits_rows * e->shape.dim);
-	if (e->opts.on_logits) e->logits = mem_array(float, (size_t)e->plan.logits_rows * e->shape.n_tokens);
+	e->states = mem_array(float, (size_t)e->plan.logits_rows * e->spec.dim);
+	if (e->opts.on_logits) e->logits = mem_array(float, (size_t)e->plan.logits_rows * e->spec.n_tokens);
 }
 
 /* A vocabulary that cannot be read as bytes only means that no grammar can be followed. */
-static void engine_make_masks(struct engine *e, const struct gguf *g)
+static void engine_make_masks(struct engine *e)
 {
 	struct tokbytes *t;
 	struct errbuf err;
 
-	e->env.vocab = e->shape.n_tokens;
-	if (tokbytes_from_gguf(&t, g, &err) != ST_OK) {
+	e->env.vocab = e->spec.n_tokens;
+	if (tokbytes_from_model(&t, e->ckpt, e->opts.tokenizer, e->spec.n_tokens, &err) != ST_OK) {
 		log_info("grammars cannot be followed with this model: %s", err.text);
 		return;
 	}
@@ -128,36 +179,50 @@ static void engine_make_masks(struct engine *e, const struct gguf *g)
 	e->env.masks = masks_new(t, ENGINE_MASK_BYTES);
 }
 
+/* All but the arithmetic: the null device ends here. */
+static int engine_prepare(struct engine *e, struct errbuf *err)
+{
+	int rc = engine_read_model(e, err);
+
+	if (rc != ST_OK) return rc;
+	engine_make_masks(e);
+	engine_make_plan(e);
+	engine_make_columns(e);
+	return e->opts.null_device ? engine_settle(e, err) : ST_OK;
+}
+
+static int engine_load_device(struct engine *e, weights_progress *progress, void *ctx, struct errbuf *err)
+{
+	int rc = engine_open_device(e, err);
+
+	if (rc != ST_OK) return rc;
+	rc = weights_load(&e->weights, e->dev, &e->spec, e->ckpt, (struct wsrc_rank){0, 1}, e->n_threads, progress, ctx, err);
+	if (rc != ST_OK) return rc;
+	rc = decoder_init(&e->decoder, e->dev, &e->spec, &e->weights, &e->kv_shape.groups, &e->plan, err);
+	e->decoder.on_hidden = e->opts.on_hidden;
+	e->decoder.hidden_ctx = e->opts.ctx;
+	return rc;
+}
+
 int engine_load(struct engine **out, const struct engine_opts *opts, weights_progress *progress, void *ctx,
 		struct errbuf *err)
 {
 	struct engine *e = mem_new(struct engine);
-	struct gguf *g = NULL;
 	int rc;
 
 	CHECK(opts->seqs_max >= 1 && opts->seqs_max <= LIMIT_SEQS && opts->batched_tokens_max >= 1 &&
-	      opts->batched_tokens_max <= LIMIT_BATCH && (opts->kv_type == GGTYPE_F16 || opts->kv_type == GGTYPE_F32));
+	      opts->batched_tokens_max <= LIMIT_BATCH && kkv_type_built(opts->kv_type));
 	e->opts = *opts;
 	e->why = "";
 	e->n_threads = opts->n_threads ? opts->n_threads : cpuset_available();
 	e->memory_available = opts->kv.available ? opts->kv.available : cpuset_memory_available();
-	rc = gguf_open(&g, opts->model, err);
-	if (rc != ST_OK) goto end;
-	rc = engine_read_model(e, g, err);
-	if (rc != ST_OK) goto end;
-	engine_make_masks(e, g);
-	engine_make_plan(e);
-	engine_make_columns(e);
-	if (opts->null_device) goto end;
-	rc = engine_open_device(e, g, err);
-	if (rc != ST_OK) goto end;
-	rc = weights_load(&e->weights, e->dev, &e->shape, g, e->n_threads, progress, ctx, err);
-	if (rc != ST_OK) goto end;
-	rc = decoder_init(&e->decoder, e->dev, &e->shape, &e->weights, &e->plan, err);
-end:
-	gguf_close(g);
-	e->shape.rope_factors = NULL; /* was a view of the file */
-	e->opts.model = NULL;
+	rc = engine_prepare(e, err);
+	if (rc == ST_OK && !opts->null_device) rc = engine_load_device(e, progress, ctx, err);
+	if (e->weights.viewed_bytes == 0) {
+		ckpt_close(e->ckpt);
+		e->ckpt = NULL;
+	}
+	e->opts.model = e->opts.tokenizer = e->opts.overrides = NULL; /* were borrowed */
 	if (rc == ST_OK)
 		*out = e;
 	else
@@ -172,6 +237,8 @@ void engine_free(struct engine *e)
 	decoder_release(&e->decoder);
 	weights_release(&e->weights);
 	kdev_close(e->dev);
+	spec_release(&e->spec);
+	ckpt_close(e->ckpt);
 	free(e->sampled);
 	free(e->logits);
 	free(e->states);
@@ -185,9 +252,19 @@ const struct memplan *engine_plan(const struct engine *e)
 	return &e->plan;
 }
 
-const struct modelshape *engine_shape(const struct engine *e)
+const struct spec *engine_spec(const struct engine *e)
 {
-	return &e->shape;
+	return &e->spec;
+}
+
+const struct kvgroups *engine_kvgroups(const struct engine *e)
+{
+	return &e->kv_shape.groups;
+}
+
+bool engine_is_recurrent(const struct engine *e)
+{
+	return e->plan.n_states > 0;
 }
 
 uint32_t engine_model_len_max(const struct engine *e)
@@ -227,10 +304,11 @@ const char *engine_why(const struct engine *e)
 
 int engine_profile(struct engine *e, uint32_t *n_blocks, struct errbuf *err)
 {
-	struct memplan_kv kv = e->opts.kv;
+	struct kvplan plan;
+	int rc = engine_kvplan(e, &plan, err);
 
-	kv.available = e->memory_available;
-	return memplan_kv_blocks(&e->plan, &kv, n_blocks, err);
+	*n_blocks = rc == ST_OK ? (uint32_t)plan.n_blocks : 0;
+	return rc;
 }
 
 int engine_kv_init(struct engine *e, uint32_t n_blocks, struct errbuf *err)
@@ -239,7 +317,9 @@ int engine_kv_init(struct engine *e, uint32_t n_blocks, struct errbuf *err)
 				      .positions = e->plan.positions,
 				      .batched_tokens_max = e->opts.batched_tokens_max,
 				      .seqs_max = e->opts.seqs_max,
-				      .dim = e->shape.dim,
+				      .dim = e->spec.dim,
+				      .n_states = e->plan.n_states,
+				      .n_groups = e->plan.sizes.kv_groups,
 				      .part_rows = e->plan.logits_rows,
 				      .extra_words = e->plan.extra.bytes / sizeof(uint32_t),
 				      .env = e->env};
@@ -285,21 +365,34 @@ static struct kbatch engine_kbatch(const struct batch_run *run, const char *inpu
 			       .slots = (const void *)(input + run->slots),
 			       .block_tables = (const void *)(input + run->block_tables),
 			       .blocks_max = run->blocks_max,
+			       .seq_starts = (const void *)(input + run->seq_starts),
+			       .states = (const void *)(input + run->states),
 			       .n_out = run->n_out,
 			       .out_rows = run->n_draw == run->n_tokens ? NULL : (const void *)(input + run->out_rows)};
+}
+
+/* The slot that a drawn or scored row belongs to. */
+static uint32_t engine_row_slot(const struct batch_run *run, uint32_t row)
+{
+	const struct batch_score *c = run->scores;
+	uint32_t end = run->n_draw;
+
+	if (row < run->n_draw) return run->out_slots[row];
+	while (row >= (end += c->n)) c++;
+	return c->slot;
 }
 
 static int engine_show_logits(struct engine *e, const struct batch_run *run, const float *logits, uint32_t row,
 			      uint32_t n)
 {
-	uint32_t vocab = e->shape.n_tokens;
+	uint32_t vocab = e->spec.n_tokens;
 	int rc;
 
 	kdev_download(e->dev, e->logits, logits, (size_t)n * vocab * sizeof(float));
 	rc = kdev_sync(e->dev);
 	if (rc != ST_OK) return rc;
-	for (uint32_t i = 0; i < n && row + i < run->n_draw; i++)
-		e->opts.on_logits(e->opts.ctx, run->out_slots[row + i], e->logits + (size_t)i * vocab, vocab);
+	for (uint32_t i = 0; i < n; i++)
+		e->opts.on_logits(e->opts.ctx, engine_row_slot(run, row + i), e->logits + (size_t)i * vocab, vocab);
 	return ST_OK;
 }
 
@@ -328,14 +421,14 @@ static int engine_draw_part(struct engine *e, const struct batch_run *run, const
 		if (rc != ST_OK) return rc;
 	}
 	if (p->n_extra) kdev_upload(e->dev, extra, run->extra + p->extra_at, p->n_extra * sizeof(*extra));
-	kdev_ops(e->dev)->sample(e->dev, sampled + p->row, logits, p->n, e->shape.n_tokens, params + p->row, extra);
+	kdev_ops(e->dev)->sample(e->dev, sampled + p->row, logits, p->n, e->spec.n_tokens, params + p->row, extra);
 	return engine_beat(e, run->n_parts);
 }
 
 /* Downloads the states of a pooling sequence and adds them up. */
 static int engine_pool(struct engine *e, const struct batch_pool *p)
 {
-	uint32_t dim = e->shape.dim;
+	uint32_t dim = e->spec.dim;
 	int rc;
 
 	for (uint32_t from = 0, n; from < p->n; from += n) {
@@ -377,7 +470,7 @@ static bool engine_null_may(const struct ksample *p, const uint32_t *extra, uint
 static uint32_t engine_null_token(const struct engine *e, const struct batch_run *run, const struct ksample *p,
 				  const uint32_t *extra, uint32_t row)
 {
-	uint32_t n = 0, vocab = e->shape.n_tokens, token;
+	uint32_t n = 0, vocab = e->spec.n_tokens, token;
 	const uint32_t *tokens;
 
 	if (p->is_given) return p->given;
@@ -392,7 +485,7 @@ static uint32_t engine_null_token(const struct engine *e, const struct batch_run
 static struct ksampled engine_null_sampled(const struct engine *e, const struct ksample *p, uint32_t token)
 {
 	struct ksampled s = {.token = token};
-	uint32_t vocab = e->shape.n_tokens;
+	uint32_t vocab = e->spec.n_tokens;
 
 	if (!p->want_logprob || token >= vocab) return s;
 	s.rank = 1;
@@ -413,7 +506,7 @@ static void engine_null_pool(struct engine *e, const struct batch_run *run, cons
 		uint32_t row = rows[p->row + i];
 		uint64_t h = XXH3_64bits_withSeed(&ids[row], sizeof(*ids), positions[row]);
 
-		for (uint32_t k = 0; k < e->shape.dim; k++)
+		for (uint32_t k = 0; k < e->spec.dim; k++)
 			e->states[k] = (float)((h >> k % 48 & 0xffff) + k) / 65536 - 0.5f;
 		batch_pool_add(e->batch, p, e->states);
 	}
@@ -489,6 +582,7 @@ int engine_warm_up(struct engine *e, uint64_t *step_ns)
 				.added_n_grammar = z,
 				.grown = z,
 				.grown_n = o,
+				.grown_group = z,
 				.grown_blocks = z,
 				.run = z,
 				.run_start = z,

@@ -9,29 +9,47 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
-#include "model/modelshape.h"
 #include "kernels/kernels.h"
+#include "model/kvgroups.h"
+#include "model/kvplan.h"
+#include "model/spec.h"
 #include "proto/messages.h"
 #include "worker/batch.h"
 #include "worker/decoder.h"
 #include "worker/memplan.h"
 #include "worker/weights.h"
 
+/* Given to model_len_max: the longest that fits into memory. */
+#define ENGINE_LEN_AUTO UINT32_MAX
+
+/* How many KV blocks there shall be; options of the same meaning in model/kvplan.h. */
+struct engine_kv {
+	uint64_t n_blocks, bytes; /* 0: not given */
+	double utilization;
+	uint64_t auto_max;
+	uint64_t available; /* 0: measured by load */
+};
+
 struct engine_opts {
-	const char *model;      /* path of a GGUF file; borrowed until loaded */
-	uint32_t model_len_max; /* 0: the model's own */
+	const char *model;      /* path of a checkpoint, as ckpt_open() takes it; borrowed until loaded */
+	const char *tokenizer;  /* --tokenizer, for grammars; NULL: the checkpoint's own; likewise */
+	const char *overrides;  /* --hf-overrides, a JSON object; NULL: none; likewise */
+	uint32_t model_len_max; /* 0: the model's own; or ENGINE_LEN_AUTO */
 	uint32_t batched_tokens_max, seqs_max;
 	uint32_t n_threads; /* 0: cpuset_available() */
 	bool pin_threads;
 	enum kact act;
 	enum klevel level_max;
-	enum ggtype kv_type;  /* F16 or F32 */
-	struct memplan_kv kv; /* `available` is measured by load when 0 */
+	enum ggtype kv_type; /* kkv_type_built() */
+	struct engine_kv kv;
 	bool hash_logits;
 	bool null_device; /* all but the arithmetic: a token is a hash of what the sequence ends with */
 	uint32_t spin_us; /* kdev_opts */
-	/* Tests and tools: called with each wanted row's logits before it is drawn. Costs a copy and a sync. */
+	/* Tests and tools: called with each row's logits before it is drawn; and with those that give a prompt's log-probabilities, in
+	 * order of positions. Costs a copy and a sync. */
 	void (*on_logits)(void *ctx, uint32_t slot, const float *logits, uint32_t vocab);
+	/* Likewise: with the hidden state of the step's last token, as decoder.h says. */
+	void (*on_hidden)(void *ctx, uint32_t layer, const float *state);
 	void *ctx;
 };
 
@@ -46,7 +64,11 @@ int engine_load(struct engine **out, const struct engine_opts *opts, weights_pro
 void engine_free(struct engine *e);
 
 const struct memplan *engine_plan(const struct engine *e);
-const struct modelshape *engine_shape(const struct engine *e); /* views of the file in it are gone */
+const struct spec *engine_spec(const struct engine *e);
+/* Which layers share a block table. */
+const struct kvgroups *engine_kvgroups(const struct engine *e);
+/* True when sequences have recurrent states: their runs go on where the last one ended, or begin at 0. */
+bool engine_is_recurrent(const struct engine *e);
 uint32_t engine_model_len_max(const struct engine *e);
 uint64_t engine_memory_available(const struct engine *e); /* measured before loading */
 uint32_t engine_n_blocks(const struct engine *e);         /* 0 before kv_init */

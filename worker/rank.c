@@ -151,8 +151,12 @@ static int rank_hello(struct rank *r, struct rank_call *c)
 		body.n_blocks = engine_n_blocks(r->engine);
 		body.state = body.n_blocks ? RPC_WORKER_READY : RPC_WORKER_LOADED;
 		body.model_len_max = engine_model_len_max(r->engine);
-		body.vocab = engine_shape(r->engine)->n_tokens;
-		body.dim = engine_shape(r->engine)->dim;
+		body.vocab = engine_spec(r->engine)->n_tokens;
+		body.dim = engine_spec(r->engine)->dim;
+		body.n_full = engine_kvgroups(r->engine)->n_full;
+		body.n_windowed = engine_kvgroups(r->engine)->n_windowed;
+		body.window = engine_kvgroups(r->engine)->window;
+		body.recurrent = engine_is_recurrent(r->engine);
 	}
 	c->len = rpc_hello_reply_pack(&body, c->body);
 	return ST_OK;
@@ -170,9 +174,9 @@ static int rank_load_engine(struct rank *r, struct errbuf *err)
 	r->load_ns = clock_now_ns() - from;
 	engine_set_beat(r->engine, rank_beat, r);
 	plan = engine_plan(r->engine);
-	log_info("loaded in %.1f s: %s, %u threads, weights %.0f MiB, activations %.0f MiB", (double)r->load_ns / 1e9,
+	log_info("loaded in %.1f s: %s, %u threads, weights %.0f MiB, activations %.0f MiB, states %.0f MiB", (double)r->load_ns / 1e9,
 		 engine_device_name(r->engine), engine_n_threads(r->engine), (double)plan->weight_bytes / MIB,
-		 (double)(plan->activation_bytes + plan->scratch_bytes) / MIB);
+		 (double)(plan->activation_bytes + plan->scratch_bytes) / MIB, (double)plan->state_bytes / MIB);
 	return ST_OK;
 }
 
@@ -185,8 +189,12 @@ static int rank_load(struct rank *r, struct rank_call *c)
 	body = (struct rpc_load_reply){.weight_bytes = engine_plan(r->engine)->weight_bytes,
 				       .activation_bytes = engine_plan(r->engine)->activation_bytes,
 				       .model_len_max = engine_model_len_max(r->engine),
-				       .vocab = engine_shape(r->engine)->n_tokens,
-				       .dim = engine_shape(r->engine)->dim,
+				       .vocab = engine_spec(r->engine)->n_tokens,
+				       .dim = engine_spec(r->engine)->dim,
+				       .n_full = engine_kvgroups(r->engine)->n_full,
+				       .n_windowed = engine_kvgroups(r->engine)->n_windowed,
+				       .window = engine_kvgroups(r->engine)->window,
+				       .recurrent = engine_is_recurrent(r->engine),
 				       .load_ns = r->load_ns};
 	c->len = rpc_load_reply_pack(&body, c->body);
 	return ST_OK;

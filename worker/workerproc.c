@@ -43,7 +43,9 @@ static void workerproc_options(struct workerproc *w, bool null_device)
 
 	engine_opts_init(o);
 	o->model = c->model;
-	o->model_len_max = c->max_model_len;
+	o->tokenizer = c->tokenizer && *c->tokenizer ? c->tokenizer : NULL;
+	o->overrides = c->hf_overrides && *c->hf_overrides ? c->hf_overrides : NULL;
+	o->model_len_max = c->max_model_len == CONFIG_LEN_AUTO ? ENGINE_LEN_AUTO : c->max_model_len;
 	o->batched_tokens_max = c->max_num_batched_tokens;
 	o->seqs_max = c->max_num_seqs;
 	o->n_threads = c->threads;

@@ -36,7 +36,7 @@ static double decodebench_decode(struct engine *e, uint32_t streams, uint32_t n,
 	stepper_init(&s);
 	for (uint32_t i = 0; i < streams; i++) {
 		for (uint32_t j = 0; j < prompt; j++)
-			tokens[j] = (i * 7919 + j * 104729 + 17) % engine_shape(e)->n_tokens;
+			tokens[j] = (i * 7919 + j * 104729 + 17) % engine_spec(e)->n_tokens;
 		stepper_next(&s);
 		stepper_add(&s, i, tokens, prompt, prompt, &greedy);
 		stepper_grow_range(&s, i, i * blocks, blocks);
@@ -63,7 +63,7 @@ static double decodebench_prefill(struct engine *e, uint32_t n)
 	struct stepper s;
 	uint64_t from, ns;
 
-	for (uint32_t j = 0; j < n; j++) tokens[j] = (j * 104729 + 17) % engine_shape(e)->n_tokens;
+	for (uint32_t j = 0; j < n; j++) tokens[j] = (j * 104729 + 17) % engine_spec(e)->n_tokens;
 	stepper_init(&s);
 	stepper_add(&s, 0, tokens, n, n, &greedy);
 	stepper_grow_range(&s, 0, 0, (uint32_t)div_up(n, KBLOCK_LEN));

@@ -9,7 +9,7 @@
 	C(added_min_p, 4) C(added_seed, 8) C(added_choice, 4) C(added_n_logprobs, 4) C(added_kind, 4)           \
 	C(added_n_output_max, 4) C(added_repetition, 4) C(added_presence, 4) C(added_frequency, 4) C(added_n_bias, 4)    \
 	C(added_bias_ids, 4) C(added_bias_values, 4) C(added_n_allowed, 4) C(added_allowed_ids, 4)                       \
-	C(added_n_prompt_logprobs, 4) C(added_n_prompt_known, 4) C(added_n_grammar, 4) C(added_grammars, 1) C(grown, 4) C(grown_n, 4)           \
+	C(added_n_prompt_logprobs, 4) C(added_n_prompt_known, 4) C(added_n_grammar, 4) C(added_grammars, 1) C(grown, 4) C(grown_n, 4) C(grown_group, 4) \
 	C(grown_blocks, 4) C(run, 4) C(run_start, 4) C(run_n, 4) C(run_sample, 4)
 
 #define STEPPER_AS_ENUM(name, size) STEPPER_##name,
@@ -100,18 +100,32 @@ void stepper_add(struct stepper *s, uint32_t slot, const uint32_t *tokens, uint3
 	stepper_put(s, STEPPER_added_grammars, p->grammar, p->n_grammar);
 }
 
-void stepper_grow(struct stepper *s, uint32_t slot, const uint32_t *blocks, uint32_t n)
+void stepper_grow_group(struct stepper *s, uint32_t slot, uint32_t group, const uint32_t *blocks, uint32_t n)
 {
 	stepper_u32(s, STEPPER_grown, slot);
 	stepper_u32(s, STEPPER_grown_n, n);
+	stepper_u32(s, STEPPER_grown_group, group);
 	stepper_put(s, STEPPER_grown_blocks, blocks, n);
+}
+
+void stepper_grow(struct stepper *s, uint32_t slot, const uint32_t *blocks, uint32_t n)
+{
+	uint32_t *own = mem_array(uint32_t, n);
+
+	for (uint32_t g = 0; g < max_u32(1, s->n_groups); g++) {
+		for (uint32_t i = 0; i < n; i++) own[i] = blocks[i] + g * s->group_blocks;
+		stepper_grow_group(s, slot, g, own, n);
+	}
+	free(own);
 }
 
 void stepper_grow_range(struct stepper *s, uint32_t slot, uint32_t first, uint32_t n)
 {
-	stepper_u32(s, STEPPER_grown, slot);
-	stepper_u32(s, STEPPER_grown_n, n);
-	for (uint32_t i = 0; i < n; i++) stepper_u32(s, STEPPER_grown_blocks, first + i);
+	uint32_t *blocks = mem_array(uint32_t, n);
+
+	for (uint32_t i = 0; i < n; i++) blocks[i] = first + i;
+	stepper_grow(s, slot, blocks, n);
+	free(blocks);
 }
 
 void stepper_run(struct stepper *s, uint32_t slot, uint32_t start, uint32_t n, bool sample)

@@ -28,10 +28,11 @@ struct stepper_column {
 	uint32_t size;
 };
 
-enum { STEPPER_COLUMNS = 36 };
+enum { STEPPER_COLUMNS = 37 };
 
 struct stepper {
 	uint64_t number;
+	uint32_t n_groups, group_blocks; /* KV groups (0: one), and how far apart their parts of the pool lie; set by the test */
 	struct stepper_column cols[STEPPER_COLUMNS];
 	struct msg_step m;
 };
@@ -44,7 +45,10 @@ void stepper_next(struct stepper *s);
 void stepper_remove(struct stepper *s, uint32_t slot);
 void stepper_add(struct stepper *s, uint32_t slot, const uint32_t *tokens, uint32_t n, uint32_t n_prompt,
 		 const struct stepper_params *p);
+/* The tables of all groups: group g takes block + g * group_blocks. */
 void stepper_grow(struct stepper *s, uint32_t slot, const uint32_t *blocks, uint32_t n);
+/* One group's alone. */
+void stepper_grow_group(struct stepper *s, uint32_t slot, uint32_t group, const uint32_t *blocks, uint32_t n);
 /* Blocks first, first + 1, ... */
 void stepper_grow_range(struct stepper *s, uint32_t slot, uint32_t first, uint32_t n);
 void stepper_run(struct stepper *s, uint32_t slot, uint32_t start, uint32_t n, bool sample);

@@ -36,6 +36,7 @@ static void box_open(struct box *x)
 					    .batched_tokens_max = TOKENS_MAX,
 					    .seqs_max = SEQS_MAX,
 					    .dim = DIM,
+					    .n_groups = 1,
 					    .part_rows = PART_ROWS,
 					    .extra_words = batch_extra_words(VOCAB, POSITIONS, PART_ROWS),
 					    .env = {.vocab = VOCAB}};
@@ -236,6 +237,7 @@ static void long_lists_make_more_parts(void **state)
 				      .batched_tokens_max = TOKENS_MAX,
 				      .seqs_max = SEQS_MAX,
 				      .dim = DIM,
+					    .n_groups = 1,
 				      .part_rows = SEQS_MAX,
 				      .extra_words = 2 * 2 * N + 10,
 				      .env = {.vocab = VOCAB}};

@@ -50,9 +50,9 @@ static void rig_open(struct rig *r, uint32_t seqs_max, bool null_device)
 	if (engine_load(&r->e, &o, NULL, NULL, &err) != ST_OK) fail_msg("%s", err.text);
 	if (engine_kv_init(r->e, 4 * SEQ_BLOCKS, &err) != ST_OK) fail_msg("%s", err.text);
 	stepper_init(&r->s);
-	r->dim = engine_shape(r->e)->dim;
+	r->dim = engine_spec(r->e)->dim;
 	assert_true(r->dim <= DIM_MAX);
-	for (uint32_t i = 0; i < PROMPT; i++) r->prompt[i] = (i * i * 31 + 7 * i + 3) % engine_shape(r->e)->n_tokens;
+	for (uint32_t i = 0; i < PROMPT; i++) r->prompt[i] = (i * i * 31 + 7 * i + 3) % engine_spec(r->e)->n_tokens;
 	free(path);
 }
 
