@@ -25,36 +25,60 @@ static int read_fd(char *to, size_t len, int fd, struct errbuf *err)
 	return ST_OK;
 }
 
+/* Opens what is a plain file: anything else could hold the reader up. */
+static int open_plain(int *fd, uint64_t *bytes, int dirfd, const char *name, struct errbuf *err)
+{
+	struct stat st;
+	int rc = ST_OK;
+
+	*fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (*fd < 0) {
+		rc = errno == ENOENT ? ST_NOT_FOUND : errno == EACCES ? ST_DENIED : ST_IO;
+		return err_set(err, rc, "%s", strerror(errno));
+	}
+	if (fstat(*fd, &st) != 0)
+		rc = err_set(err, ST_IO, "cannot be read: %s", strerror(errno));
+	else if (!S_ISREG(st.st_mode))
+		rc = err_set(err, ST_INVALID, "not a plain file");
+	else
+		*bytes = (uint64_t)st.st_size;
+	if (rc != ST_OK) close(*fd);
+	return rc;
+}
+
 int filetext_read_at(char **out, size_t *len, int dirfd, const char *name, size_t bytes_max, struct errbuf *err)
 {
-	/* O_NONBLOCK: a pipe must be refused, not waited for. */
-	int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc;
-	struct stat st;
+	uint64_t bytes;
+	char *text;
+	int fd, rc = open_plain(&fd, &bytes, dirfd, name, err);
 
 	*out = NULL;
 	*len = 0;
-	if (fd < 0) {
-		rc = errno == ENOENT ? ST_NOT_FOUND : errno == EACCES ? ST_DENIED : ST_IO;
-		return err_set(err, rc, "cannot be opened: %s", strerror(errno));
+	if (rc != ST_OK) return rc;
+	if (bytes > bytes_max) {
+		close(fd);
+		return err_set(err, ST_LIMIT, "has %" PRIu64 " bytes; expected at most %zu", bytes, bytes_max);
 	}
-	if (fstat(fd, &st) != 0) {
-		rc = err_set(err, ST_IO, "cannot be read: %s", strerror(errno));
-	} else if (!S_ISREG(st.st_mode)) {
-		rc = err_set(err, ST_INVALID, "is no regular file");
-	} else if ((uint64_t)st.st_size > bytes_max) {
-		rc = err_set(err, ST_LIMIT, "has %" PRIu64 " bytes; expected at most %zu", (uint64_t)st.st_size,
-			     bytes_max);
-	} else {
-		*out = mem_realloc(NULL, (size_t)st.st_size + 1, 1);
-		*len = (size_t)st.st_size;
-		(*out)[*len] = 0;
-		rc = read_fd(*out, *len, fd, err);
-	}
+	text = mem_realloc(NULL, (size_t)bytes + 1, 1);
+	text[bytes] = 0;
+	rc = read_fd(text, (size_t)bytes, fd, err);
 	close(fd);
-	if (rc == ST_OK) return ST_OK;
-	free(*out);
-	*out = NULL;
-	*len = 0;
+	if (rc == ST_OK) {
+		*out = text;
+		*len = (size_t)bytes;
+		return ST_OK;
+	}
+	explicit_bzero(text, (size_t)bytes); /* it may be a secret */
+	free(text);
+	return rc;
+}
+
+int filetext_check(const char *path, struct errbuf *err)
+{
+	uint64_t bytes;
+	int fd, rc = open_plain(&fd, &bytes, AT_FDCWD, path, err);
+
+	if (rc == ST_OK) close(fd);
 	return rc;
 }
 

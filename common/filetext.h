@@ -1,4 +1,4 @@
-/* filetext.h - the bytes of an operator's small file: configuration, keys, templates, never weights.
+/* filetext.h - the bytes of an operator's small file: configuration, keys, templates, certificates, never weights.
  *
  * Only regular files (what is at the end of links counts), so no pipe or device can hold up or flood the reader. The
  * bound is checked before memory is taken. */
@@ -14,5 +14,8 @@
 int filetext_read(char **out, size_t *len, const char *path, size_t bytes_max, struct errbuf *err) MUST_CHECK;
 int filetext_read_at(char **out, size_t *len, int dirfd, const char *name, size_t bytes_max,
 		     struct errbuf *err) MUST_CHECK;
+
+/* Whether it could be read, for a file that a library opens by its path: errors as above. */
+int filetext_check(const char *path, struct errbuf *err) MUST_CHECK;
 
 #endif

@@ -1,27 +1,23 @@
 /* chatfile.c - see chatfile.h. */
 #include "frontend/chatfile.h"
 
+#include "common/filetext.h"
 #include "common/strbuf.h"
 #include "frontend/chat.h"
 
-#include <errno.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int chatfile_read(struct strbuf *out, const char *path, struct errbuf *err)
 {
-	FILE *f = fopen(path, "re");
-	char buf[16384];
-	size_t n;
-	int failed;
+	char *text;
+	size_t len;
+	int rc = filetext_read(&text, &len, path, CHATFILE_BYTES_MAX, err);
 
-	if (!f) return err_set(err, ST_NOT_FOUND, "%s cannot be read: %s", path, strerror(errno));
-	while ((n = fread(buf, 1, sizeof(buf), f)) > 0) strbuf_append(out, buf, n);
-	failed = ferror(f) ? errno : 0;
-	fclose(f);
-	if (failed) return err_set(err, ST_IO, "%s cannot be read: %s", path, strerror(failed));
-	if (out->overflow) return err_set(err, ST_LIMIT, "%s is longer than %zu bytes", path, (size_t)CHATFILE_BYTES_MAX);
-	return out->len ? ST_OK : err_set(err, ST_INVALID, "%s is empty", path);
+	if (rc == ST_OK) strbuf_append(out, text, len);
+	if (rc == ST_OK && len == 0) rc = err_set(err, ST_INVALID, "is empty");
+	free(text);
+	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "%s", path);
 }
 
 int chatfile_apply(struct chat **chat, const char *value, struct errbuf *err)

@@ -4,18 +4,15 @@
  * must not move while the kernel has it, and reading may add to the BIO (alerts, tickets) at any time. */
 #include "frontend/tls.h"
 
+#include "common/filetext.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/strbuf.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Between two tls_sent() a connection produces at most a piece of the answer, a few tickets and alerts. */
 #define TLS_FLIGHT_MAX (1 * MIB)
@@ -63,13 +60,9 @@ static int bad_file(const char *flag, const char *path, const char *holds, struc
 
 static int check_readable(const char *flag, const char *path, struct errbuf *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), rc = ST_OK;
-	struct stat st;
+	int rc = filetext_check(path, err);
 
-	if (fd < 0) return err_set(err, errno == ENOENT ? ST_NOT_FOUND : ST_IO, "--%s %s: %s", flag, path, strerror(errno));
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) rc = err_set(err, ST_INVALID, "--%s %s: not a plain file", flag, path);
-	close(fd);
-	return rc;
+	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--%s %s", flag, path);
 }
 
 static int load_files(SSL_CTX *ctx, const char *certfile, const char *keyfile, struct errbuf *err)

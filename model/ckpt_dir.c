@@ -153,7 +153,7 @@ int ckpt_dir_text(const struct ckpt_dir *d, const char *name, size_t bytes_max, 
 
 	if (!d->parts) return filetext_read_at(out, len, d->fd, name, bytes_max, err);
 	*out = NULL;
-	if (!part) return err_set(err, ST_NOT_FOUND, "cannot be opened: %s", strerror(ENOENT));
+	if (!part) return err_set(err, ST_NOT_FOUND, "%s", strerror(ENOENT));
 	if (part->bytes > bytes_max)
 		return err_set(err, ST_LIMIT, "has %zu bytes; expected at most %zu", part->bytes, bytes_max);
 	*out = mem_realloc(NULL, part->bytes + 1, 1);

@@ -1,14 +1,11 @@
 /* apikeys.c - see apikeys.h. */
 #include "proto/apikeys.h"
 
+#include "common/filetext.h"
 #include "common/mem.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sodium.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 void apikeys_release(struct apikeys *k)
 {
@@ -86,44 +83,19 @@ static int apikeys_add_lines(struct apikeys *k, const char *text, size_t len, st
 	return rc;
 }
 
-/* Opens what is a plain file: anything else could hold the supervisor up. */
-static int apikeys_open(const char *path, int *fd, size_t *len, struct errbuf *err)
-{
-	struct stat st;
-
-	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (*fd < 0) return err_set(err, errno == ENOENT ? ST_NOT_FOUND : ST_IO, "%s", strerror(errno));
-	if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode)) return err_set(err, ST_INVALID, "not a plain file");
-	if (st.st_size > APIKEYS_FILE_BYTES_MAX)
-		return err_set(err, ST_LIMIT, "%lld bytes, at most %d are read", (long long)st.st_size, APIKEYS_FILE_BYTES_MAX);
-	*len = (size_t)st.st_size;
-	return ST_OK;
-}
-
-static int apikeys_read(struct apikeys *k, int fd, size_t len, struct errbuf *err)
-{
-	char *text = mem_zalloc(len + 1, 1);
-	uint32_t before = k->n;
-	size_t got = 0;
-	ssize_t n = 1;
-	int rc;
-
-	while (got < len && (n = read(fd, text + got, len - got)) > 0) got += (size_t)n;
-	rc = n < 0 ? err_set(err, ST_IO, "%s", strerror(errno)) : apikeys_add_lines(k, text, got, err);
-	if (rc == ST_OK && k->n == before) rc = err_set(err, ST_INVALID, "it holds no key");
-	sodium_memzero(text, len);
-	free(text);
-	return rc;
-}
-
 int apikeys_add_file(struct apikeys *k, const char *path, struct errbuf *err)
 {
-	size_t len = 0;
-	int fd, rc;
+	uint32_t before = k->n;
+	char *text;
+	size_t len;
+	int rc = filetext_read(&text, &len, path, APIKEYS_FILE_BYTES_MAX, err);
 
-	rc = apikeys_open(path, &fd, &len, err);
-	if (rc == ST_OK) rc = apikeys_read(k, fd, len, err);
-	if (fd >= 0) close(fd);
+	if (rc == ST_OK) {
+		rc = apikeys_add_lines(k, text, len, err);
+		if (rc == ST_OK && k->n == before) rc = err_set(err, ST_INVALID, "it holds no key");
+		sodium_memzero(text, len);
+		free(text);
+	}
 	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--api-key-file %s", path);
 }
 

@@ -268,7 +268,7 @@ static void folders_without_a_model_say_what_is_missing(void **state)
 {
 	struct folder f = {0};
 
-	refused(&f, NULL, ST_NOT_FOUND, "config.json: cannot be opened: No such file");
+	refused(&f, NULL, ST_NOT_FOUND, "config.json: No such file");
 	put_text(&f, "config.json", "{}");
 	refused(&f, NULL, ST_NOT_FOUND, "has no weights: neither model.safetensors nor model.safetensors.index.json");
 	put_text(&f, "config.json", "{}");
@@ -281,7 +281,7 @@ static void folders_without_a_model_say_what_is_missing(void **state)
 		"holds 2 files *.safetensors (model-00001-of-00002.safetensors ...), but neither "
 		"model.safetensors.index.json");
 	put_tensors(&f, "model.safetensors", "a", 'y');
-	refused(&f, NULL, ST_NOT_FOUND, "config.json: cannot be opened");
+	refused(&f, NULL, ST_NOT_FOUND, "config.json: No such file");
 	put_text(&f, "config.json", "{\"a\": 1,\n }");
 	put_tensors(&f, "model.safetensors", "a", 'y');
 	refused(&f, NULL, ST_INVALID, "config.json: is not valid JSON (line 2, column 2)");

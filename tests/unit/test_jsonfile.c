@@ -48,7 +48,7 @@ static void what_is_no_plain_file_is_refused_at_once(void **state)
 
 	assert_int_equal(mkfifo(fifo, 0600), 0);
 	assert_int_equal(filetext_read(&text, &len, fifo, 100, &err), ST_INVALID);
-	assert_string_equal(err.text, "is no regular file");
+	assert_string_equal(err.text, "not a plain file");
 	assert_int_equal(filetext_read(&text, &len, test_file_dir(), 100, &err), ST_INVALID);
 	assert_int_equal(filetext_read(&text, &len, "/dev/zero", 100, &err), ST_INVALID);
 	assert_int_equal(symlink(absent, link_path), 0);
