@@ -1,17 +1,18 @@
 /* preflight.c - see preflight.h. */
 #include "model/preflight.h"
 
-#include "model/gguf.h"
-#include "model/modelshape.h"
+#include "model/ckpt.h"
+#include "model/spec.h"
 
 int preflight_check(const char *path, struct errbuf *err)
 {
-	struct modelshape s;
-	struct gguf *g = NULL;
-	int rc = gguf_open(&g, path, err);
+	struct spec s = {0};
+	struct ckpt *c = NULL;
+	int rc = ckpt_open(&c, path, err);
 
 	if (rc != ST_OK) return rc;
-	rc = modelshape_read(&s, g, err);
-	gguf_close(g);
+	rc = spec_read(&s, c, &(struct spec_opts){0}, err);
+	spec_release(&s);
+	ckpt_close(c);
 	return rc;
 }

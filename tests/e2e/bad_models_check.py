@@ -33,7 +33,7 @@ LINES_MAX = 3
 
 # What only a tokenizer can see. `inspect --check` looks at the file and the model's shape; a server must refuse these.
 OF_TOKENIZER = {"gguf_no_tokenizer.gguf", "gguf_unknown_tokenizer.gguf", "gguf_types_short.gguf", "gguf_bos_range.gguf", "gguf_dup_tokens.gguf",
-                "gguf_bad_merge.gguf"}
+                "gguf_bad_merge.gguf", "hf_no_tokenizer", "hf_tokenizer_broken", "hf_tokenizer_kind", "hf_tokenizer_ids"}
 # Sanitizers multiply time and memory; the limits are for plain builds.
 SLOWDOWN = {"plain": (1, 1), "san": (10, 4)}
 
