@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Gives good and bad model files to a program and checks what it does with each: exit code, text, time, memory.
 
-  bad_models_check.py                                         build/bin/sluice inspect --check FILE
+  bad_models_check.py                                         build/bin/sluice inspect --check MODEL
   bad_models_check.py --serve                                 build/bin/sluice serve FILE --port PORT
   bad_models_check.py --serve --command 'build/san/bin/sluice serve {model} --host 127.0.0.1 --port {port}'
   bad_models_check.py --only gguf_huge                        some of the cases
@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -31,7 +32,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SKIPPED = 77
 LINES_MAX = 3
 
-# What only a tokenizer can see. `inspect --check` looks at the file and the model's shape; a server must refuse these.
+# What only a tokenizer can see. `inspect --check` looks at the files and the model's description; a server must refuse these.
 OF_TOKENIZER = {"gguf_no_tokenizer.gguf", "gguf_unknown_tokenizer.gguf", "gguf_types_short.gguf", "gguf_bos_range.gguf", "gguf_dup_tokens.gguf",
                 "gguf_bad_merge.gguf", "hf_no_tokenizer", "hf_tokenizer_broken", "hf_tokenizer_kind", "hf_tokenizer_ids"}
 # Sanitizers multiply time and memory; the limits are for plain builds.
@@ -229,19 +230,36 @@ def written_cases(shared, out):
         cases = json.load(f)
     for c in cases:
         c["file"] = os.path.join(out, c["path"])
-    return cases
+    return cases + split_cases(out)
 
 
-def recorded_cases(shared):
-    """golden/malformed: parts of files rather than models, so the good ones among them are refused for what they lack."""
+def split_cases(out):
+    """A split model that is whole, from the parts of which bad_models.py gives only one each."""
+    folder = os.path.join(out, "split_good")
+    os.mkdir(folder)
+    for no, name in enumerate(("split_first-00001-of-00002.gguf", "split_second-00002-of-00002.gguf"), 1):
+        shutil.copy(os.path.join(out, name), os.path.join(folder, "m-0000%d-of-00002.gguf" % no))
+    case = {"expect": "load", "words": [], "max_seconds": 5, "max_rss_mib": 400}
+    return [dict(case, path="split_good", file=folder),
+            dict(case, path="split_good/m-00001-of-00002.gguf", file=os.path.join(folder, "m-00001-of-00002.gguf")),
+            dict(case, path="split_good/m-00002-of-00002.gguf", file=os.path.join(folder, "m-00002-of-00002.gguf"), expect="refuse", words=["m-00001-of-00002.gguf"])]
+
+
+def recorded_cases(shared, out):
+    """golden/malformed: parts of files rather than models, so the good ones among them are refused for what they lack. A safetensors file
+    becomes the weights of a folder that is good otherwise."""
     top = os.path.join(shared, "golden", "malformed")
     cases = []
     with open(os.path.join(top, "index.jsonl")) as f:
         for line in f:
             c = json.loads(line)
-            if c["kind"] == "gguf":
-                cases.append({"path": "malformed/" + c["file"], "file": os.path.join(top, c["file"]), "expect": "refuse", "words": [os.path.basename(c["file"])],
-                              "max_seconds": 5, "max_rss_mib": 400})
+            model, words = os.path.join(top, c["file"]), [os.path.basename(c["file"])]
+            if c["kind"] != "gguf":
+                model = os.path.join(out, "malformed-" + os.path.basename(c["file"]))
+                words = ["model.safetensors"] if c["expect"] == "reject" else ["model.safetensors", "tensor"]
+                shutil.copytree(os.path.join(out, "hf_good"), model)
+                shutil.copy(os.path.join(top, c["file"]), os.path.join(model, "model.safetensors"))
+            cases.append({"path": "malformed/" + c["file"], "file": model, "expect": "refuse", "words": words, "max_seconds": 5, "max_rss_mib": 400})
     return cases
 
 
@@ -249,8 +267,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--serve", action="store_true", help="the command is a server: ask /health and one chat request")
     p.add_argument("--command", help="command with {model} and, with --serve, {port}")
-    p.add_argument("--only", default="", help="only files whose name contains this")
-    p.add_argument("--folders", action="store_true", help="also Hugging Face folders (safetensors)")
+    p.add_argument("--only", default="", help="only models whose name contains this")
     p.add_argument("--san", action="store_true", help="limits for a build with sanitizers")
     p.add_argument("-v", "--verbose", action="store_true", help="show the program's output for each file")
     args = p.parse_args()
@@ -262,8 +279,8 @@ def main():
         return SKIPPED
     bad = ran = later = 0
     with tempfile.TemporaryDirectory() as out:
-        for case in written_cases(shared, out) + recorded_cases(shared):
-            if args.only not in case["path"] or not (case["path"].endswith(".gguf") or args.folders):
+        for case in written_cases(shared, out) + recorded_cases(shared, out):
+            if args.only not in case["path"]:
                 continue
             if not args.serve and case["path"] in OF_TOKENIZER:
                 print("later  %s (the tokenizer sees it, not the check of the file)" % case["path"])
@@ -273,7 +290,7 @@ def main():
             ran += 1
             bad += bool(faults)
             print("%s  %s%s" % ("FAILED" if faults else "ok   ", case["path"], "".join("\n       " + f for f in faults)), flush=True)
-    print("%d files: %d as expected, %d not; %d left to the server's own check" % (ran + later, ran - bad, bad, later))
+    print("%d models: %d as expected, %d not; %d left to the server's own check" % (ran + later, ran - bad, bad, later))
     return 1 if bad or not ran else 0
 
 
