@@ -62,7 +62,7 @@ void rope_fill(struct spec_rope *out, const struct rope_params *p)
 	uint32_t i;
 
 	CHECK(p->dims >= 2 && p->dims % 2 == 0);
-	*out = (struct spec_rope){.dims = p->dims, .neox = p->neox, .mscale = p->mscale};
+	*out = (struct spec_rope){.dims = p->dims, .neox = p->neox, .mscale = p->mscale, .base = p->base};
 	out->freqs = mem_array(double, p->dims / 2);
 	for (i = 0; i < p->dims / 2; i++) out->freqs[i] = rope_freq(p, i);
 }

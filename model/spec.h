@@ -40,6 +40,7 @@ struct spec_rope {
 	bool neox;     /* pairs (i, i + dims / 2); else (2i, 2i + 1) */
 	double *freqs; /* (dims / 2); owned */
 	double mscale;
+	double base; /* for people: of the frequencies before any scaling */
 };
 
 struct spec_layer {

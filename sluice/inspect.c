@@ -1,4 +1,5 @@
-/* inspect.c - the command line of `sluice inspect`: opens the file, collects what is in it, lets a printer show it.
+/* inspect.c - the command line of `sluice inspect`: opens the checkpoint, collects what is in it, lets a printer show
+ * it.
  *
  * The text goes to stdout, faults to stderr. A file that is no GGUF has nothing to show; one whose shape cannot be
  * served is shown as far as it goes, with the reason. Nothing here reads the weights, so it takes milliseconds at any
@@ -6,8 +7,10 @@
 #include "sluice/inspect.h"
 
 #include "model/preflight.h"
+#include "proto/config.h"
 #include "common/quote.h"
 #include "common/strbuf.h"
+#include "sluice/hub.h"
 #include "sluice/inspect_info.h"
 
 #include <errno.h>
@@ -22,88 +25,35 @@ enum inspect_exit { INSPECT_OK = 0, INSPECT_BAD = 1, INSPECT_USAGE = 2 };
 
 struct inspect_args {
 	bool json, tensors, metadata, template, check;
+	struct config config; /* for the options that are those of serve */
 	const char *path;
 };
 
-static const char inspect_help[] = "Usage: sluice inspect [OPTIONS] MODEL\n"
-				   "\n"
-				   "Shows what is in a model file and whether it can be served. Reads no weights.\n"
-				   "\n"
-				   "Options:\n"
-				   "      --json      one JSON object instead of text\n"
-				   "      --tensors   also every tensor: name, type, shape, bytes\n"
-				   "      --metadata  also every key of the metadata (arrays: their first elements)\n"
-				   "      --template  only the chat template\n"
-				   "      --check     only check: \"ok\", or the reason on stderr\n"
-				   "  -h, --help      this text\n"
-				   "\n"
-				   "Exit codes: 0 the model can be served, 1 it cannot, 2 wrong usage.\n"
-				   "\n"
-				   "Examples:\n"
-				   "  sluice inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
-				   "  sluice inspect --tensors model.gguf | grep Q6_K\n"
-				   "  sluice inspect --json model.gguf | jq .kv_cache\n"
-				   "  sluice inspect --check model.gguf && sluice serve model.gguf\n";
-
-/* ---- collecting ---- */
-
-static struct gguf_str inspect_str(const struct gguf *g, const char *key)
-{
-	struct gguf_str s = {NULL, 0};
-
-	return gguf_get_str(g, key, &s, NULL) == ST_OK ? s : (struct gguf_str){NULL, 0};
-}
-
-static uint64_t inspect_array_len(const struct gguf *g, const char *key)
-{
-	const struct gguf_kv *kv = gguf_find(g, key);
-
-	return kv && kv->kind == GGUF_ARR ? kv->n : 0;
-}
-
-static struct inspect_type *inspect_type_of(struct inspect_info *info, enum ggtype type)
-{
-	size_t i;
-
-	for (i = 0; i < info->n_types; i++)
-		if (info->types[i].type == type) return &info->types[i];
-	CHECK(info->n_types < INSPECT_TYPES_MAX);
-	info->types[info->n_types].type = type;
-	return &info->types[info->n_types++];
-}
-
-static int inspect_compare_types(const void *a, const void *b)
-{
-	const struct inspect_type *x = a, *y = b;
-
-	return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
-}
-
-static void inspect_collect(struct inspect_info *info, const struct gguf *g)
-{
-	size_t i;
-
-	info->g = g;
-	for (i = 0; i < gguf_tensor_count(g); i++) {
-		const struct gguf_tensor *t = gguf_tensor_at(g, i);
-		struct inspect_type *sum = inspect_type_of(info, t->type);
-		uint64_t n = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
-
-		sum->tensors++;
-		sum->params += n;
-		sum->bytes += t->bytes;
-		info->params += n;
-		info->bytes += t->bytes;
-	}
-	qsort(info->types, info->n_types, sizeof(info->types[0]), inspect_compare_types);
-	info->arch = inspect_str(g, "general.architecture");
-	info->name = inspect_str(g, "general.name");
-	info->tok_kind = inspect_str(g, "tokenizer.ggml.model");
-	info->tok_pre = inspect_str(g, "tokenizer.ggml.pre");
-	info->chat_template = inspect_str(g, "tokenizer.chat_template");
-	info->n_tokens = inspect_array_len(g, "tokenizer.ggml.tokens");
-	info->n_merges = inspect_array_len(g, "tokenizer.ggml.merges");
-}
+static const char inspect_help[] =
+	"Usage: sluice inspect [OPTIONS] MODEL\n"
+	"\n"
+	"Shows what is in a model and whether it can be served. MODEL is a GGUF file (of a split one the first part), "
+	"a\n"
+	"folder with config.json and safetensors, or a hub's ORG/NAME that `sluice pull` has fetched. Reads no "
+	"weights.\n"
+	"\n"
+	"Options:\n"
+	"      --json              one JSON object instead of text\n"
+	"      --tensors           also every tensor: name, type, shape, bytes\n"
+	"      --metadata          also every key of the metadata (arrays: their first elements), or of config.json\n"
+	"      --template          only the chat template\n"
+	"      --check             only check: \"ok\", or the reason on stderr\n"
+	"      --max-model-len N, --hf-overrides JSON\n"
+	"                          as `sluice serve` takes them\n"
+	"  -h, --help              this text\n"
+	"\n"
+	"Exit codes: 0 the model can be served, 1 it cannot, 2 wrong usage.\n"
+	"\n"
+	"Examples:\n"
+	"  sluice inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
+	"  sluice inspect --tensors model.gguf | grep Q6_K\n"
+	"  sluice inspect --json Qwen2.5-0.5B-Instruct/ | jq .kv_cache\n"
+	"  sluice inspect --check model.gguf && sluice serve model.gguf\n";
 
 /* ---- running ---- */
 
@@ -127,14 +77,17 @@ static int inspect_write(const struct strbuf *out)
 	return INSPECT_OK;
 }
 
-static int inspect_show_template(const struct gguf *g)
+static int inspect_show_template(const struct inspect_info *info)
 {
-	struct errbuf err = {""};
-	struct gguf_str s;
+	struct gguf_str s = info->tok.chat_template;
 	struct strbuf out;
 	int rc;
 
-	if (gguf_get_str(g, "tokenizer.chat_template", &s, &err) != ST_OK) return inspect_fail(&err);
+	if (!s.s) {
+		fprintf(stderr, "sluice inspect: %s: %s\n", ckpt_shown_path(info->c),
+			info->tok.why.text[0] ? info->tok.why.text : "there is no chat template");
+		return INSPECT_BAD;
+	}
 	strbuf_init(&out, INSPECT_OUT_MAX);
 	quote_append(&out, s.s, s.len, true);
 	if (out.len == 0 || out.data[out.len - 1] != '\n') strbuf_putc(&out, '\n');
@@ -143,41 +96,61 @@ static int inspect_show_template(const struct gguf *g)
 	return rc;
 }
 
-static int inspect_show(const struct gguf *g, const struct inspect_args *args)
+static int inspect_show(const struct inspect_info *info, const struct inspect_args *args, const struct errbuf *err)
 {
-	struct inspect_info info = {.want_tensors = args->tensors, .want_metadata = args->metadata};
-	struct errbuf err = {""};
 	struct strbuf out;
 	int rc;
 
-	inspect_collect(&info, g);
-	info.shape_rc = modelshape_read(&info.shape, g, &err);
-	info.reason = err.text;
 	strbuf_init(&out, INSPECT_OUT_MAX);
 	if (args->json)
-		inspect_json(&info, &out);
+		inspect_json(info, &out);
 	else
-		inspect_text(&info, &out);
+		inspect_text(info, &out);
 	rc = inspect_write(&out);
 	strbuf_release(&out);
 	if (rc != INSPECT_OK) return rc;
-	return info.shape_rc == ST_OK ? INSPECT_OK : inspect_fail(&err);
+	return info->spec_rc == ST_OK ? INSPECT_OK : inspect_fail(err);
 }
 
-static int inspect_run(const struct inspect_args *args)
+static int inspect_model(const char *path, const struct inspect_args *args, const struct spec_opts *opts)
 {
+	struct inspect_info info = {.want_tensors = args->tensors, .want_metadata = args->metadata};
 	struct errbuf err = {""};
-	struct gguf *g = NULL;
+	struct ckpt *c = NULL;
 	int rc;
 
 	if (args->check) {
-		if (preflight_check(args->path, &err) != ST_OK) return inspect_fail(&err);
+		if (preflight_check(path, opts, &err) != ST_OK) return inspect_fail(&err);
 		printf("ok\n");
 		return fflush(stdout) == 0 ? INSPECT_OK : INSPECT_BAD;
 	}
-	if (gguf_open(&g, args->path, &err) != ST_OK) return inspect_fail(&err);
-	rc = args->template ? inspect_show_template(g) : inspect_show(g, args);
-	gguf_close(g);
+	if (ckpt_open(&c, path, &err) != ST_OK) return inspect_fail(&err);
+	inspect_collect(&info, c, opts, &err);
+	rc = args->template ? inspect_show_template(&info) : inspect_show(&info, args, &err);
+	inspect_release(&info);
+	ckpt_close(c);
+	return rc;
+}
+
+static int inspect_run(struct inspect_args *args)
+{
+	struct hub_opts hub = {.may_fetch = false};
+	struct spec_opts opts = {
+		.model_len_max = args->config.max_model_len == CONFIG_LEN_AUTO ? 0 : args->config.max_model_len};
+	struct hub_found found = {0};
+	struct errbuf err = {""};
+	json_t *overrides = NULL;
+	int rc = preflight_overrides(&overrides, args->config.hf_overrides, &err);
+
+	if (rc != ST_OK) {
+		fprintf(stderr, "sluice inspect: %s\n", err.text);
+		return INSPECT_USAGE;
+	}
+	opts.overrides = overrides;
+	rc = hub_resolve(&found, args->path, &hub, &err);
+	rc = rc == ST_OK ? inspect_model(found.path, args, &opts) : inspect_fail(&err);
+	hub_found_release(&found);
+	json_decref(overrides);
 	return rc;
 }
 
@@ -188,43 +161,81 @@ static int inspect_usage(const char *what, const char *word)
 	return INSPECT_USAGE;
 }
 
-int inspect_main(int argc, char **argv)
+enum { JSON = 1000, TENSORS, METADATA, TEMPLATE, CHECK_ONLY, SERVE_OPTION };
+
+static const struct option inspect_options[] = {
+	{"json", no_argument, NULL, JSON},
+	{"tensors", no_argument, NULL, TENSORS},
+	{"metadata", no_argument, NULL, METADATA},
+	{"template", no_argument, NULL, TEMPLATE},
+	{"check", no_argument, NULL, CHECK_ONLY},
+	{"max-model-len", required_argument, NULL, SERVE_OPTION},
+	{"hf-overrides", required_argument, NULL, SERVE_OPTION},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
+};
+
+/* False: *code is how it ends. */
+static bool inspect_option(struct inspect_args *args, int option, int ix, const char *word, int *code)
 {
-	enum { JSON = 1000, TENSORS, METADATA, TEMPLATE, CHECK_ONLY };
-	static const struct option options[] = {
-		{"json", no_argument, NULL, JSON},
-		{"tensors", no_argument, NULL, TENSORS},
-		{"metadata", no_argument, NULL, METADATA},
-		{"template", no_argument, NULL, TEMPLATE},
-		{"check", no_argument, NULL, CHECK_ONLY},
-		{"help", no_argument, NULL, 'h'},
-		{NULL, 0, NULL, 0},
-	};
-	struct inspect_args args = {0};
-	int option;
+	struct errbuf err = {""};
+
+	switch (option) {
+	case JSON:
+		args->json = true;
+		return true;
+	case TENSORS:
+		args->tensors = true;
+		return true;
+	case METADATA:
+		args->metadata = true;
+		return true;
+	case TEMPLATE:
+		args->template = true;
+		return true;
+	case CHECK_ONLY:
+		args->check = true;
+		return true;
+	case SERVE_OPTION:
+		if (config_set(&args->config, inspect_options[ix].name, optarg, &err) == ST_OK) return true;
+		fprintf(stderr, "sluice inspect: %s\n", err.text);
+		*code = INSPECT_USAGE;
+		return false;
+	case 'h':
+		*code = fputs(inspect_help, stdout) < 0 || fflush(stdout) != 0 ? INSPECT_BAD : INSPECT_OK;
+		return false;
+	case ':':
+		*code = inspect_usage("this option needs a value", word);
+		return false;
+	default:
+		*code = inspect_usage("unknown option", word);
+		return false;
+	}
+}
+
+static int inspect_parse_and_run(struct inspect_args *args, int argc, char **argv)
+{
+	int option, ix = 0, code;
 
 	opterr = 0; /* our own texts */
 	optind = 0; /* the word before "inspect" has been read by another getopt, perhaps */
-	while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		if (option == JSON)
-			args.json = true;
-		else if (option == TENSORS)
-			args.tensors = true;
-		else if (option == METADATA)
-			args.metadata = true;
-		else if (option == TEMPLATE)
-			args.template = true;
-		else if (option == CHECK_ONLY)
-			args.check = true;
-		else if (option == 'h')
-			return fputs(inspect_help, stdout) < 0 || fflush(stdout) != 0 ? INSPECT_BAD : INSPECT_OK;
-		else
-			return inspect_usage("unknown option", argv[optind - 1]);
-	}
+	while ((option = getopt_long(argc, argv, ":h", inspect_options, &ix)) != -1)
+		if (!inspect_option(args, option, ix, argv[optind - 1], &code)) return code;
 	if (optind == argc) return inspect_usage("no model is given", NULL);
 	if (optind + 1 < argc) return inspect_usage("more than one model is given", argv[optind + 1]);
-	if (args.check + args.template + (args.json || args.tensors || args.metadata) > 1)
+	if (args->check + args->template + (args->json || args->tensors || args->metadata) > 1)
 		return inspect_usage("--check and --template go alone", NULL);
-	args.path = argv[optind];
-	return inspect_run(&args);
+	args->path = argv[optind];
+	return inspect_run(args);
+}
+
+int inspect_main(int argc, char **argv)
+{
+	struct inspect_args args = {0};
+	int code;
+
+	config_init(&args.config);
+	code = inspect_parse_and_run(&args, argc, argv);
+	config_release(&args.config);
+	return code;
 }

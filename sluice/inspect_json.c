@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 static json_t *inspect_json_str(struct gguf_str s)
 {
@@ -64,38 +65,115 @@ static void inspect_json_push(json_t *array, json_t *value)
 
 /* ---- the parts ---- */
 
-static json_t *inspect_json_shape(const struct modelshape *s)
+static json_t *inspect_json_rope(const struct spec *s, const struct spec_layer *y)
 {
-	json_t *j = inspect_json_must(json_object()), *rope = inspect_json_must(json_object());
+	json_t *j = inspect_json_must(json_object());
+	struct inspect_rope shown;
 
-	inspect_json_set(j, "layers", json_integer(s->n_layers));
-	inspect_json_set(j, "width", json_integer(s->dim));
-	inspect_json_set(j, "feed_forward", json_integer(s->ffn));
-	inspect_json_set(j, "heads", json_integer(s->heads));
-	inspect_json_set(j, "kv_heads", json_integer(s->kv_heads));
-	inspect_json_set(j, "head_dim", json_integer(s->head_dim));
-	inspect_json_set(j, "vocab_rows", json_integer(s->vocab));
-	inspect_json_set(j, "context_length", json_integer(s->context_len));
-	inspect_json_set(j, "tied", json_boolean(s->tied));
-	inspect_json_set(j, "rms_eps", inspect_json_f64((double)s->rms_eps));
-	inspect_json_set(rope, "base", inspect_json_f64((double)s->rope_base));
-	inspect_json_set(rope, "dims", json_integer(s->rope_dims));
-	inspect_json_set(rope, "linear_factor", inspect_json_f64((double)s->rope_linear));
-	inspect_json_set(rope, "frequency_factors", json_boolean(s->rope_factors != NULL));
-	inspect_json_set(j, "rope", rope);
+	if (y->rope < 0) {
+		json_decref(j);
+		return json_null();
+	}
+	shown = inspect_rope_of(&s->ropes[y->rope]);
+	inspect_json_set(j, "base", inspect_json_f64(shown.base));
+	inspect_json_set(j, "dims", json_integer(s->ropes[y->rope].dims));
+	inspect_json_set(j, "linear_factor", inspect_json_f64(shown.linear));
+	inspect_json_set(j, "frequency_factors", json_boolean(shown.scaled));
 	return j;
 }
 
-static json_t *inspect_json_kv(const struct modelshape *s)
+static json_t *inspect_json_mixer(const struct spec *s, const struct inspect_kind *k)
 {
+	static const char *const names[] = {
+		[SPEC_ATTENTION] = "attention", [SPEC_MLA] = "latent", [SPEC_DELTA] = "linear"};
+	const struct spec_layer *y = k->y;
 	json_t *j = inspect_json_must(json_object());
-	uint64_t f16 = modelshape_kv_token_bytes(s, GGTYPE_F16), f32 = modelshape_kv_token_bytes(s, GGTYPE_F32);
 
-	inspect_json_set(j, "block_tokens", json_integer(INSPECT_BLOCK_LEN));
-	inspect_json_set(j, "token_bytes_f16", inspect_json_u64(f16));
-	inspect_json_set(j, "block_bytes_f16", inspect_json_u64(f16 * INSPECT_BLOCK_LEN));
-	inspect_json_set(j, "token_bytes_f32", inspect_json_u64(f32));
-	inspect_json_set(j, "block_bytes_f32", inspect_json_u64(f32 * INSPECT_BLOCK_LEN));
+	inspect_json_set(j, "kind", json_string(names[y->mixer]));
+	inspect_json_set(j, "layers", json_integer(k->n_layers));
+	if (y->mixer == SPEC_DELTA) {
+		inspect_json_set(j, "key_heads", json_integer(y->dk_heads));
+		inspect_json_set(j, "value_heads", json_integer(y->dv_heads));
+		inspect_json_set(j, "key_dim", json_integer(y->dk_dim));
+		inspect_json_set(j, "value_dim", json_integer(y->dv_dim));
+		inspect_json_set(j, "convolution", json_integer(y->conv_width));
+		return j;
+	}
+	inspect_json_set(j, "heads", json_integer(y->heads));
+	inspect_json_set(j, "kv_heads", json_integer(y->mixer == SPEC_MLA ? 1 : y->kv_heads));
+	inspect_json_set(j, "key_dim", json_integer(y->k_dim));
+	inspect_json_set(j, "value_dim", json_integer(y->v_dim));
+	inspect_json_set(j, "window", y->window ? json_integer(y->window) : json_null());
+	if (y->mixer == SPEC_MLA) inspect_json_set(j, "latent_dim", json_integer(y->kv_lora + y->k_dim - y->nope_dim));
+	inspect_json_set(j, "rope", inspect_json_rope(s, y));
+	return j;
+}
+
+static json_t *inspect_json_ffn(const struct inspect_kind *k)
+{
+	const struct spec_layer *y = k->y;
+	json_t *j = inspect_json_must(json_object());
+
+	inspect_json_set(j, "kind", json_string(y->n_experts ? "experts" : "dense"));
+	inspect_json_set(j, "layers", json_integer(k->n_layers));
+	inspect_json_set(j, "width", json_integer(y->n_experts ? y->expert_ffn : y->ffn));
+	if (!y->n_experts) return j;
+	inspect_json_set(j, "experts", json_integer(y->n_experts));
+	inspect_json_set(j, "experts_used", json_integer(y->n_used));
+	inspect_json_set(j, "shared_width", y->shared_ffn ? json_integer(y->shared_ffn) : json_null());
+	return j;
+}
+
+/* The sizes of the model, and of the first kind of attention, for models that have one only. */
+static json_t *inspect_json_shape(const struct inspect_info *info)
+{
+	const struct spec *s = &info->spec;
+	json_t *j = inspect_json_must(json_object()), *mixers = inspect_json_must(json_array()),
+	       *ffns = inspect_json_must(json_array());
+	const struct spec_layer *att = s->layers;
+
+	for (uint32_t i = 0; i < s->n_layers && att->mixer == SPEC_DELTA; i++) att = &s->layers[i];
+	inspect_json_set(j, "layers", json_integer(s->n_layers));
+	inspect_json_set(j, "width", json_integer(s->dim));
+	inspect_json_set(j, "feed_forward",
+			 json_integer(s->layers[0].n_experts ? s->layers[0].expert_ffn : s->layers[0].ffn));
+	inspect_json_set(j, "heads", json_integer(att->heads));
+	inspect_json_set(j, "kv_heads", json_integer(att->mixer == SPEC_MLA ? 1 : att->kv_heads));
+	inspect_json_set(j, "head_dim", json_integer(att->k_dim));
+	inspect_json_set(j, "vocab_rows", json_integer(s->vocab));
+	inspect_json_set(j, "context_length", json_integer(s->context_len));
+	inspect_json_set(j, "tied", json_boolean(s->tied));
+	inspect_json_set(j, "rms_eps", inspect_json_f64(s->eps));
+	inspect_json_set(j, "rope", inspect_json_rope(s, att));
+	for (uint32_t i = 0; i < info->n_mixers; i++)
+		inspect_json_push(mixers, inspect_json_mixer(s, &info->mixers[i]));
+	for (uint32_t i = 0; i < info->n_ffns; i++) inspect_json_push(ffns, inspect_json_ffn(&info->ffns[i]));
+	inspect_json_set(j, "attention_layers", mixers);
+	inspect_json_set(j, "feed_forward_layers", ffns);
+	return j;
+}
+
+static json_t *inspect_json_kv(const struct spec *s)
+{
+	static const enum ggtype types[] = {GGTYPE_F16, GGTYPE_BF16, GGTYPE_F32, GGTYPE_F8_E4M3, GGTYPE_I8};
+	json_t *j = inspect_json_must(json_object()), *groups = inspect_json_must(json_object());
+	struct kvplan_shape shape = {0};
+	char key[32];
+
+	inspect_json_set(j, "block_tokens", json_integer(KVPLAN_BLOCK));
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		if (kvplan_shape(&shape, s, types[i], 1, s->context_len, NULL) != ST_OK) continue;
+		snprintf(key, sizeof(key), "token_bytes_%s", kvplan_type_name(types[i]));
+		inspect_json_set(j, key, inspect_json_u64(shape.bytes / KVPLAN_BLOCK));
+		snprintf(key, sizeof(key), "block_bytes_%s", kvplan_type_name(types[i]));
+		inspect_json_set(j, key, inspect_json_u64(shape.block_bytes));
+	}
+	inspect_json_set(groups, "full", json_integer(shape.groups.n_full));
+	inspect_json_set(groups, "windowed", json_integer(shape.groups.n_windowed));
+	inspect_json_set(groups, "layers", json_integer(shape.groups.size));
+	inspect_json_set(groups, "window", shape.groups.window ? json_integer(shape.groups.window) : json_null());
+	inspect_json_set(j, "groups", groups);
+	inspect_json_set(j, "state_bytes", inspect_json_u64(shape.state_bytes));
 	return j;
 }
 
@@ -108,26 +186,47 @@ static json_t *inspect_json_types(const struct inspect_info *info)
 		const struct inspect_type *t = &info->types[i];
 		json_t *j = inspect_json_must(json_object());
 
-		inspect_json_set(j, "type", json_string(ggtype_info(t->type)->name));
+		inspect_json_set(j, "type", json_string(ckpt_type_name(t->type)));
 		inspect_json_set(j, "tensors", inspect_json_u64(t->tensors));
 		inspect_json_set(j, "parameters", inspect_json_u64(t->params));
 		inspect_json_set(j, "bytes", inspect_json_u64(t->bytes));
-		inspect_json_set(j, "supported", json_boolean(modelshape_type_built(t->type)));
+		inspect_json_set(j, "supported", json_boolean(inspect_type_supported(info, t->type)));
 		inspect_json_push(list, j);
 	}
 	return list;
 }
 
-static json_t *inspect_json_tokenizer(const struct inspect_info *info)
+static json_t *inspect_json_tokenizer(const struct inspect_tokenizer *t)
 {
 	json_t *j;
 
-	if (!info->tok_kind.s) return json_null();
+	if (!t->kind.s) return json_null();
 	j = inspect_json_must(json_object());
-	inspect_json_set(j, "kind", inspect_json_str(info->tok_kind));
-	inspect_json_set(j, "pre", inspect_json_str(info->tok_pre));
-	inspect_json_set(j, "tokens", inspect_json_u64(info->n_tokens));
-	inspect_json_set(j, "merges", inspect_json_u64(info->n_merges));
+	inspect_json_set(j, "kind", inspect_json_str(t->kind));
+	inspect_json_set(j, "pre", inspect_json_str(t->pre));
+	inspect_json_set(j, "tokens", inspect_json_u64(t->n_tokens));
+	inspect_json_set(j, "merges", inspect_json_u64(t->n_merges));
+	return j;
+}
+
+static json_t *inspect_json_files(const struct ckpt *c)
+{
+	json_t *list = inspect_json_must(json_array());
+
+	for (size_t i = 0; i < ckpt_file_count(c); i++) inspect_json_push(list, json_string(ckpt_file_name(c, i)));
+	return list;
+}
+
+static json_t *inspect_json_quant(const struct spec *s)
+{
+	struct strbuf text;
+	json_t *j;
+
+	if (s->quant.kind == SPEC_QUANT_NONE) return json_null();
+	strbuf_init(&text, 128);
+	inspect_quant_text(&s->quant, &text);
+	j = json_stringn(text.data, text.len);
+	strbuf_release(&text);
 	return j;
 }
 
@@ -176,19 +275,20 @@ static json_t *inspect_json_metadata(const struct gguf *g)
 	return list;
 }
 
-static json_t *inspect_json_tensors(const struct gguf *g)
+/* GGUF has the innermost dimension first, safetensors the outermost. */
+static json_t *inspect_json_tensors(const struct ckpt *c)
 {
+	bool is_gguf = ckpt_gguf(c) != NULL;
 	json_t *list = inspect_json_must(json_array());
-	uint32_t d;
-	size_t i;
 
-	for (i = 0; i < gguf_tensor_count(g); i++) {
-		const struct gguf_tensor *t = gguf_tensor_at(g, i);
+	for (size_t i = 0; i < ckpt_tensor_count(c); i++) {
+		const struct ckpt_tensor *t = ckpt_tensor_at(c, i);
 		json_t *j = inspect_json_must(json_object()), *shape = inspect_json_must(json_array());
 
-		for (d = 0; d < t->n_dims; d++) inspect_json_push(shape, inspect_json_u64(t->dims[d]));
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			inspect_json_push(shape, inspect_json_u64(t->dims[is_gguf ? t->n_dims - 1 - d : d]));
 		inspect_json_set(j, "name", inspect_json_str(t->name));
-		inspect_json_set(j, "type", json_string(ggtype_info(t->type)->name));
+		inspect_json_set(j, "type", json_string(ckpt_type_name(t->type)));
 		inspect_json_set(j, "shape", shape);
 		inspect_json_set(j, "bytes", inspect_json_u64(t->bytes));
 		inspect_json_push(list, j);
@@ -202,30 +302,42 @@ static int inspect_json_dump(const char *data, size_t len, void *out)
 	return 0;
 }
 
+static void inspect_json_lists(const struct inspect_info *info, json_t *j)
+{
+	const struct gguf *g = ckpt_gguf(info->c);
+
+	if (info->want_metadata)
+		inspect_json_set(j, "metadata", g ? inspect_json_metadata(g) : json_deep_copy(ckpt_config(info->c)));
+	if (info->want_tensors) inspect_json_set(j, "tensors", inspect_json_tensors(info->c));
+}
+
 void inspect_json(const struct inspect_info *info, struct strbuf *out)
 {
-	struct gguf_str path = {gguf_path(info->g), 0};
+	const char *path = ckpt_path(info->c);
+	const struct gguf *g = ckpt_gguf(info->c);
 	json_t *j = inspect_json_must(json_object());
-	bool good = info->shape_rc == ST_OK;
+	bool good = info->spec_rc == ST_OK;
 
-	while (path.s[path.len]) path.len++;
-	inspect_json_set(j, "file", inspect_json_str(path));
-	inspect_json_set(j, "bytes", inspect_json_u64(gguf_file_bytes(info->g)));
-	inspect_json_set(j, "gguf_version", json_integer(gguf_version(info->g)));
+	inspect_json_set(j, "file", inspect_json_str((struct gguf_str){path, strlen(path)}));
+	inspect_json_set(j, "format", json_string(g ? "gguf" : "safetensors"));
+	inspect_json_set(j, "files", inspect_json_files(info->c));
+	inspect_json_set(j, "bytes", inspect_json_u64(ckpt_bytes(info->c)));
+	inspect_json_set(j, "gguf_version", g ? json_integer(gguf_version(g)) : json_null());
 	inspect_json_set(j, "name", inspect_json_str(info->name));
 	inspect_json_set(j, "architecture", inspect_json_str(info->arch));
+	inspect_json_set(j, "family", good ? json_string(info->spec.family) : json_null());
 	inspect_json_set(j, "servable", json_boolean(good));
 	inspect_json_set(j, "reason", good ? json_null() : json_string(info->reason));
 	inspect_json_set(j, "parameters", inspect_json_u64(info->params));
 	inspect_json_set(j, "tensor_bytes", inspect_json_u64(info->bytes));
 	inspect_json_set(j, "types", inspect_json_types(info));
-	inspect_json_set(j, "shape", good ? inspect_json_shape(&info->shape) : json_null());
-	inspect_json_set(j, "kv_cache", good ? inspect_json_kv(&info->shape) : json_null());
-	inspect_json_set(j, "tokenizer", inspect_json_tokenizer(info));
+	inspect_json_set(j, "quantization", good ? inspect_json_quant(&info->spec) : json_null());
+	inspect_json_set(j, "shape", good ? inspect_json_shape(info) : json_null());
+	inspect_json_set(j, "kv_cache", good ? inspect_json_kv(&info->spec) : json_null());
+	inspect_json_set(j, "tokenizer", inspect_json_tokenizer(&info->tok));
 	inspect_json_set(j, "chat_template_bytes",
-			 info->chat_template.s ? inspect_json_u64(info->chat_template.len) : json_null());
-	if (info->want_metadata) inspect_json_set(j, "metadata", inspect_json_metadata(info->g));
-	if (info->want_tensors) inspect_json_set(j, "tensors", inspect_json_tensors(info->g));
+			 info->tok.chat_template.s ? inspect_json_u64(info->tok.chat_template.len) : json_null());
+	inspect_json_lists(info, j);
 	CHECK(json_dump_callback(j, inspect_json_dump, out, JSON_INDENT(2)) == 0 || out->overflow);
 	strbuf_putc(out, '\n');
 	json_decref(j);

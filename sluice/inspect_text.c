@@ -4,39 +4,23 @@
 #include "sluice/inspect_info.h"
 
 #include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-struct inspect_amount {
-	char text[32];
-};
-
-/* "134.5 M" or "98.9 MiB": three digits or a little more, whole numbers below one step. */
-static struct inspect_amount inspect_scaled(uint64_t n, unsigned step, const char *const *units)
-{
-	struct inspect_amount a;
-	double value = (double)n;
-	int unit = 0;
-
-	while (value >= step && units[unit + 1]) {
-		value /= step;
-		unit++;
-	}
-	snprintf(a.text, sizeof(a.text), unit ? "%.1f%s" : "%.0f%s", value, units[unit]);
-	return a;
-}
-
+/* "134.5 M": three digits or a little more, whole numbers below a thousand. */
 static struct inspect_amount inspect_count(uint64_t n)
 {
-	static const char *const units[] = {"", " K", " M", " B", " T", NULL};
+	static const char *const units[] = {"", " K", " M", " B", " T"};
+	struct inspect_amount a;
+	double value = (double)n;
+	size_t unit = 0;
 
-	return inspect_scaled(n, 1000, units);
-}
-
-static struct inspect_amount inspect_bytes(uint64_t n)
-{
-	static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB", NULL};
-
-	return inspect_scaled(n, 1024, units);
+	for (; value >= 1000 && unit + 1 < ARRAY_LEN(units); unit++) value /= 1000;
+	snprintf(a.text, sizeof(a.text), unit ? "%.1f%s" : "%.0f%s", value, units[unit]);
+	return a;
 }
 
 static void inspect_label(struct strbuf *out, const char *label)
@@ -61,82 +45,189 @@ static void inspect_quoted_line(struct strbuf *out, const char *label, struct gg
 
 /* ---- the parts ---- */
 
+static void inspect_text_format(const struct inspect_info *info, struct strbuf *out)
+{
+	const struct gguf *g = ckpt_gguf(info->c);
+	size_t n = ckpt_file_count(info->c);
+
+	inspect_label(out, "format");
+	if (g)
+		strbuf_printf(out, "GGUF version %u, %zu keys, ", gguf_version(g), gguf_kv_count(g));
+	else
+		strbuf_puts(out, "safetensors, ");
+	strbuf_printf(out, "%zu tensors", ckpt_tensor_count(info->c));
+	if (n > 1) strbuf_printf(out, " in %zu files", n);
+	strbuf_putc(out, '\n');
+	for (size_t i = 0; n > 1 && i < n; i++) {
+		inspect_label(out, i ? "" : "files");
+		strbuf_printf(out, "%s\n", ckpt_file_name(info->c, i));
+	}
+}
+
 static void inspect_text_file(const struct inspect_info *info, struct strbuf *out)
 {
-	size_t i;
-
 	inspect_label(out, "file");
-	strbuf_puts(out, gguf_shown_path(info->g));
+	strbuf_puts(out, ckpt_shown_path(info->c));
 	strbuf_putc(out, '\n');
 	inspect_label(out, "size");
-	strbuf_printf(out, "%s (%" PRIu64 " bytes)\n", inspect_bytes(gguf_file_bytes(info->g)).text,
-		      gguf_file_bytes(info->g));
-	inspect_label(out, "format");
-	strbuf_printf(out, "GGUF version %u, %zu keys, %zu tensors\n", gguf_version(info->g), gguf_kv_count(info->g),
-		      gguf_tensor_count(info->g));
+	strbuf_printf(out, "%s (%" PRIu64 " bytes)\n", inspect_bytes(ckpt_bytes(info->c)).text, ckpt_bytes(info->c));
+	inspect_text_format(info, out);
 	if (info->name.s) inspect_quoted_line(out, "name", info->name, "");
 	inspect_quoted_line(out, "architecture", info->arch, "not given");
 	inspect_label(out, "parameters");
 	strbuf_printf(out, "%s in %s\n", inspect_count(info->params).text, inspect_bytes(info->bytes).text);
-	for (i = 0; i < info->n_types; i++) {
+	for (size_t i = 0; i < info->n_types; i++) {
 		const struct inspect_type *t = &info->types[i];
 		char label[16];
 
-		snprintf(label, sizeof(label), "  %s", ggtype_info(t->type)->name);
+		snprintf(label, sizeof(label), "  %s", ckpt_type_name(t->type));
 		inspect_label(out, label);
 		strbuf_printf(out, "%s in %s, %" PRIu64 " tensor%s%s\n", inspect_count(t->params).text,
 			      inspect_bytes(t->bytes).text, t->tensors, t->tensors == 1 ? "" : "s",
-			      modelshape_type_built(t->type) ? "" : " (not supported)");
+			      inspect_type_supported(info, t->type) ? "" : " (not supported)");
 	}
 }
 
-static void inspect_text_shape(const struct modelshape *s, struct strbuf *out)
+/* ---- layers ---- */
+
+static void inspect_text_rope(const struct spec *s, const struct spec_layer *y, struct strbuf *out)
 {
-	inspect_label(out, "layers");
-	strbuf_printf(out, "%u\n", s->n_layers);
-	inspect_label(out, "width");
-	strbuf_printf(out, "%u, feed-forward %u\n", s->dim, s->ffn);
-	inspect_label(out, "attention");
-	strbuf_printf(out, "%u heads of %u, %u for keys and values\n", s->heads, s->head_dim, s->kv_heads);
-	inspect_label(out, "positions");
-	strbuf_printf(out, "%u; rotary base %g, %u of %u elements", s->context_len, (double)s->rope_base, s->rope_dims,
-		      s->head_dim);
-	if (s->rope_linear != 1) strbuf_printf(out, ", scaled linearly by %g", (double)s->rope_linear);
-	if (s->rope_factors) strbuf_puts(out, ", scaled by frequency");
+	const struct spec_rope *r;
+	struct inspect_rope shown;
+
+	if (y->rope < 0) {
+		strbuf_puts(out, ", no rotation");
+		return;
+	}
+	r = &s->ropes[y->rope];
+	shown = inspect_rope_of(r);
+	strbuf_printf(out, ", rotary %u", r->dims);
+	if (y->mixer == SPEC_ATTENTION && r->dims != y->k_dim) strbuf_printf(out, " of %u", y->k_dim);
+	strbuf_printf(out, ", base %g", shown.base);
+	if (fabs(shown.linear - 1) > 1e-9) strbuf_printf(out, ", scaled linearly by %g", shown.linear);
+	if (shown.scaled) strbuf_puts(out, ", scaled by frequency");
+}
+
+static void inspect_text_attention(const struct spec *s, const struct spec_layer *y, struct strbuf *out)
+{
+	if (y->mixer == SPEC_MLA)
+		strbuf_printf(out, "latent, %u heads of %u and %u, latent vector of %u and %u", y->heads, y->k_dim,
+			      y->v_dim, y->kv_lora, y->k_dim - y->nope_dim);
+	else if (y->v_dim == y->k_dim)
+		strbuf_printf(out, "%u heads of %u, %u for keys and values", y->heads, y->k_dim, y->kv_heads);
+	else
+		strbuf_printf(out, "%u heads, %u for keys of %u and values of %u", y->heads, y->kv_heads, y->k_dim,
+			      y->v_dim);
+	if (y->window) strbuf_printf(out, ", window %u", y->window);
+	inspect_text_rope(s, y, out);
+	if (y->softcap > 0) strbuf_printf(out, ", soft cap %g", y->softcap);
+	if (y->qk_norm) strbuf_puts(out, ", normed queries and keys");
+	if (y->qkv_bias) strbuf_puts(out, ", biases");
+	if (y->sinks) strbuf_puts(out, ", sinks");
+	if (y->out_gate) strbuf_puts(out, ", gated output");
+}
+
+static void inspect_text_mixer(const struct spec *s, const struct spec_layer *y, struct strbuf *out)
+{
+	if (y->mixer == SPEC_DELTA)
+		strbuf_printf(out, "gated delta net, %u value heads of %u, %u key heads of %u, convolution over %u",
+			      y->dv_heads, y->dv_dim, y->dk_heads, y->dk_dim, y->conv_width);
+	else
+		inspect_text_attention(s, y, out);
+}
+
+static void inspect_text_ffn(const struct spec_layer *y, struct strbuf *out)
+{
+	static const char *const glus[] = {
+		[SPEC_SILU] = "silu", [SPEC_GELU_TANH] = "gelu", [SPEC_OAI] = "clamped silu"};
+
+	if (!y->n_experts) {
+		strbuf_printf(out, "%u, %s", y->ffn, glus[y->glu]);
+		return;
+	}
+	strbuf_printf(out, "%u experts of %u, %u at a time", y->n_experts, y->expert_ffn, y->n_used);
+	if (y->n_groups > 1) strbuf_printf(out, " from %u of %u groups", y->groups_used, y->n_groups);
+	if (y->shared_ffn) strbuf_printf(out, ", a shared one of %u", y->shared_ffn);
+	strbuf_printf(out, ", %s", glus[y->glu]);
+}
+
+/* "12 layers: ", unless all are of this kind. */
+static void inspect_text_kind(const char *label, uint32_t ix, const struct inspect_kind *k, uint32_t n_kinds,
+			      struct strbuf *out)
+{
+	inspect_label(out, ix ? "" : label);
+	if (n_kinds > 1) strbuf_printf(out, "%u layer%s: ", k->n_layers, k->n_layers == 1 ? "" : "s");
+}
+
+static void inspect_text_layers(const struct inspect_info *info, struct strbuf *out)
+{
+	for (uint32_t i = 0; i < info->n_mixers; i++) {
+		inspect_text_kind("attention", i, &info->mixers[i], info->n_mixers, out);
+		inspect_text_mixer(&info->spec, info->mixers[i].y, out);
+		strbuf_putc(out, '\n');
+	}
+	for (uint32_t i = 0; i < info->n_ffns; i++) {
+		inspect_text_kind("feed-forward", i, &info->ffns[i], info->n_ffns, out);
+		inspect_text_ffn(info->ffns[i].y, out);
+		strbuf_putc(out, '\n');
+	}
+}
+
+static void inspect_text_shape(const struct inspect_info *info, struct strbuf *out)
+{
+	const struct spec *s = &info->spec;
+
+	inspect_label(out, "family");
+	strbuf_printf(out, "%s\n", s->family);
+	inspect_label(out, "quantization");
+	if (s->from_gguf)
+		strbuf_puts(out, s->file_types);
+	else
+		inspect_quant_text(&s->quant, out);
 	strbuf_putc(out, '\n');
+	inspect_label(out, "layers");
+	strbuf_printf(out, "%u, width %u\n", s->n_layers, s->dim);
+	inspect_text_layers(info, out);
+	inspect_label(out, "positions");
+	strbuf_printf(out, "%u\n", s->context_len);
 	inspect_label(out, "vocabulary");
-	strbuf_printf(out, "%u rows%s\n", s->vocab, s->tied ? ", one matrix for input and output" : "");
+	strbuf_printf(out, "%u rows%s%s\n", s->vocab, s->tied ? ", one matrix for input and output" : "",
+		      s->logit_softcap > 0 ? ", logits with a soft cap" : "");
 }
 
-static void inspect_text_kv(const struct modelshape *s, struct strbuf *out)
+static void inspect_text_kv(const struct spec *s, struct strbuf *out)
 {
-	static const enum ggtype types[] = {GGTYPE_F16, GGTYPE_F32};
-	size_t i;
+	static const enum ggtype types[] = {GGTYPE_F16, GGTYPE_F32, GGTYPE_F8_E4M3, GGTYPE_I8};
+	struct kvplan_shape shape = {0};
+	struct kvplan_in in = {.shape = &shape, .tokens_ahead = INSPECT_TOKENS_AHEAD};
 
-	for (i = 0; i < ARRAY_LEN(types); i++) {
-		uint64_t token = modelshape_kv_token_bytes(s, types[i]);
-
+	for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+		if (kvplan_shape(&shape, s, types[i], 1, s->context_len, NULL) != ST_OK) return;
 		inspect_label(out, i ? "" : "KV cache");
-		strbuf_printf(out, "%s: %s a token, %s a block of %d, %s for %u tokens\n", ggtype_info(types[i])->name,
-			      inspect_bytes(token).text, inspect_bytes(token * INSPECT_BLOCK_LEN).text,
-			      INSPECT_BLOCK_LEN, inspect_bytes(token * s->context_len).text, s->context_len);
+		strbuf_printf(out, "%s: %s a token, %s a block, %s for %u tokens\n", kvplan_type_name(types[i]),
+			      inspect_bytes(shape.bytes / KVPLAN_BLOCK).text, inspect_bytes(shape.block_bytes).text,
+			      inspect_bytes(kvplan_request_blocks(&in, s->context_len) * shape.block_bytes).text,
+			      s->context_len);
 	}
+	if (!shape.state_bytes) return;
+	inspect_label(out, "state");
+	strbuf_printf(out, "%s a sequence\n", inspect_bytes(shape.state_bytes).text);
 }
 
-static void inspect_text_tokenizer(const struct inspect_info *info, struct strbuf *out)
+static void inspect_text_tokenizer(const struct inspect_tokenizer *t, struct strbuf *out)
 {
 	inspect_label(out, "tokenizer");
-	if (info->tok_kind.s) {
-		inspect_quoted(out, info->tok_kind, "");
+	if (t->kind.s) {
+		inspect_quoted(out, t->kind, "");
 		strbuf_puts(out, ", pre-tokenizer ");
-		inspect_quoted(out, info->tok_pre, "not given");
-		strbuf_printf(out, ", %" PRIu64 " tokens, %" PRIu64 " merges\n", info->n_tokens, info->n_merges);
+		inspect_quoted(out, t->pre, "not given");
+		strbuf_printf(out, ", %" PRIu64 " tokens, %" PRIu64 " merges\n", t->n_tokens, t->n_merges);
 	} else {
-		strbuf_puts(out, "none\n");
+		strbuf_printf(out, "none%s%s\n", t->why.text[0] ? ": " : "", t->why.text);
 	}
 	inspect_label(out, "chat template");
-	if (info->chat_template.s)
-		strbuf_printf(out, "%zu bytes (--template shows it)\n", info->chat_template.len);
+	if (t->chat_template.s)
+		strbuf_printf(out, "%zu bytes (--template shows it)\n", t->chat_template.len);
 	else
 		strbuf_puts(out, "none\n");
 }
@@ -176,12 +267,9 @@ static void inspect_text_value(const struct gguf_kv *kv, struct strbuf *out)
 	if (n < kv->n) strbuf_puts(out, ", ...");
 }
 
-static void inspect_text_metadata(const struct gguf *g, struct strbuf *out)
+static void inspect_text_gguf(const struct gguf *g, struct strbuf *out)
 {
-	size_t i;
-
-	strbuf_puts(out, "\nmetadata\n");
-	for (i = 0; i < gguf_kv_count(g); i++) {
+	for (size_t i = 0; i < gguf_kv_count(g); i++) {
 		const struct gguf_kv *kv = gguf_kv_at(g, i);
 
 		strbuf_puts(out, "  ");
@@ -192,31 +280,58 @@ static void inspect_text_metadata(const struct gguf *g, struct strbuf *out)
 	}
 }
 
-static void inspect_text_tensors(const struct gguf *g, struct strbuf *out)
+static void inspect_text_config(const json_t *config, struct strbuf *out)
 {
-	uint32_t d;
-	size_t i;
+	const char *key;
+	json_t *value;
 
-	strbuf_puts(out, "\ntensors (innermost dimension first)\n");
-	for (i = 0; i < gguf_tensor_count(g); i++) {
-		const struct gguf_tensor *t = gguf_tensor_at(g, i);
+	json_object_foreach((json_t *)(uintptr_t)config, key, value)
+	{
+		char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
+		strbuf_puts(out, "  ");
+		quote_append(out, key, strlen(key), false);
+		strbuf_puts(out, " = ");
+		if (text) quote_append(out, text, strlen(text), false);
+		strbuf_putc(out, '\n');
+		free(text);
+	}
+}
+
+/* GGUF has the innermost dimension first, safetensors the outermost. */
+static void inspect_text_tensors(const struct ckpt *c, struct strbuf *out)
+{
+	bool is_gguf = ckpt_gguf(c) != NULL;
+
+	strbuf_printf(out, "\ntensors (%s dimension first)\n", is_gguf ? "innermost" : "outermost");
+	for (size_t i = 0; i < ckpt_tensor_count(c); i++) {
+		const struct ckpt_tensor *t = ckpt_tensor_at(c, i);
 
 		strbuf_puts(out, "  ");
 		quote_append(out, t->name.s, t->name.len, false);
-		strbuf_printf(out, " %s [", ggtype_info(t->type)->name);
-		for (d = 0; d < t->n_dims; d++) strbuf_printf(out, "%s%" PRIu64, d ? ", " : "", t->dims[d]);
+		strbuf_printf(out, " %s [", ckpt_type_name(t->type));
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			strbuf_printf(out, "%s%" PRIu64, d ? ", " : "", t->dims[is_gguf ? t->n_dims - 1 - d : d]);
 		strbuf_printf(out, "] %s\n", inspect_bytes(t->bytes).text);
 	}
 }
 
 void inspect_text(const struct inspect_info *info, struct strbuf *out)
 {
+	bool good = info->spec_rc == ST_OK;
+
 	inspect_text_file(info, out);
-	if (info->shape_rc == ST_OK) inspect_text_shape(&info->shape, out);
-	inspect_text_tokenizer(info, out);
-	if (info->shape_rc == ST_OK) inspect_text_kv(&info->shape, out);
+	if (good) inspect_text_shape(info, out);
+	inspect_text_tokenizer(&info->tok, out);
+	if (good) inspect_text_kv(&info->spec, out);
 	inspect_label(out, "can be served");
-	strbuf_puts(out, info->shape_rc == ST_OK ? "yes\n" : "no\n");
-	if (info->want_metadata) inspect_text_metadata(info->g, out);
-	if (info->want_tensors) inspect_text_tensors(info->g, out);
+	strbuf_puts(out, good ? "yes\n" : "no\n");
+	if (info->want_metadata) {
+		strbuf_puts(out, "\nmetadata\n");
+		if (ckpt_gguf(info->c))
+			inspect_text_gguf(ckpt_gguf(info->c), out);
+		else
+			inspect_text_config(ckpt_config(info->c), out);
+	}
+	if (info->want_tensors) inspect_text_tensors(info->c, out);
 }

@@ -21,6 +21,7 @@
 #include "sluice/notify.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -403,11 +404,16 @@ static void serve_help(void)
 static int serve_check_config(struct serve *s, struct errbuf *err)
 {
 	struct config *c = &s->config;
+	json_t *overrides;
+	int rc;
 
 	if (!c->model[0]) return err_set(err, ST_INVALID, "no model given: sluice serve MODEL, or SLUICE_MODEL");
 	if (c->device == DEVICE_CUDA)
 		return err_set(err, ST_UNSUPPORTED, "--device cuda: this build has no CUDA worker; use --device cpu");
 	if (c->device == DEVICE_AUTO) c->device = DEVICE_CPU;
+	rc = preflight_overrides(&overrides, c->hf_overrides, err);
+	json_decref(overrides);
+	if (rc != ST_OK) return rc;
 	if (c->ssl_keyfile[0] && !c->ssl_certfile[0]) return err_set(err, ST_INVALID, "--ssl-keyfile needs --ssl-certfile");
 	if (c->root_path[0] && c->root_path[0] != '/') return err_set(err, ST_INVALID, "--root-path %s: expected a path that begins with /", c->root_path);
 	return ST_OK;
@@ -449,6 +455,19 @@ static int serve_find_model(struct serve *s, struct errbuf *err)
 	free(s->config.served_model_name);
 	s->config.served_model_name = found.repo;
 	return ST_OK;
+}
+
+static int serve_preflight(struct serve *s, struct errbuf *err)
+{
+	const struct config *c = &s->config;
+	struct spec_opts opts = {.model_len_max = c->max_model_len == CONFIG_LEN_AUTO ? 0 : c->max_model_len};
+	json_t *overrides;
+	int rc = preflight_overrides(&overrides, c->hf_overrides, err);
+
+	opts.overrides = overrides;
+	if (rc == ST_OK) rc = preflight_check(c->model, &opts, err);
+	json_decref(overrides);
+	return rc;
 }
 
 static int serve_start(struct serve *s, struct errbuf *err)
@@ -523,7 +542,7 @@ int serve_main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	uv_loop_init(&s.loop);
 	rc = serve_find_model(&s, &err);
-	if (rc == ST_OK) rc = preflight_check(s.config.model, &err);
+	if (rc == ST_OK) rc = serve_preflight(&s, &err);
 	if (rc == ST_OK) rc = serve_descriptors(&err);
 	if (rc == ST_OK) rc = serve_start(&s, &err);
 	if (rc != ST_OK) {

@@ -1,6 +1,7 @@
 /* test_inspect.c - `sluice inspect`: exit codes, what the texts hold, and that nothing of a file reaches the terminal
  * raw. */
 #include "sluice/inspect.h"
+#include "tests/support/golden.h"
 #include "tests/support/test_file.h"
 #include "tests/support/tiny_llama.h"
 
@@ -114,8 +115,8 @@ static void a_good_model_is_described(void **state)
 	assert_int_equal(o->code, 0);
 	assert_string_equal(o->err, "");
 	assert_non_null(strstr(o->out, "architecture   llama\n"));
-	assert_non_null(strstr(o->out, "attention      4 heads of 16, 2 for keys and values\n"));
-	assert_non_null(strstr(o->out, "F16: 256 B a token, 4.0 KiB a block of 16, 128.0 KiB for 512 tokens"));
+	assert_non_null(strstr(o->out, "attention      4 heads of 16, 2 for keys and values, rotary 16, base 10000\n"));
+	assert_non_null(strstr(o->out, "f16: 256 B a token, 4.0 KiB a block, 128.0 KiB for 512 tokens\n"));
 	assert_non_null(strstr(o->out, "tokenizer      gpt2, pre-tokenizer gpt-2, 265 tokens, 6 merges\n"));
 	assert_non_null(strstr(o->out, "can be served  yes\n"));
 	free(o);
@@ -227,12 +228,111 @@ static void exit_codes_tell_bad_files_from_bad_usage(void **state)
 	free(absent);
 }
 
+/* Folders: the words that tell the families' layers apart. */
+static void each_family_shows_its_layers(void **state)
+{
+	static const struct {
+		const char *folder, *lines[3];
+	} rows[] = {
+		{"llama",
+		 {"attention      8 heads of 16, 4 for keys and values, rotary 16, base 500000, scaled by "
+		  "frequency\n"}},
+		{"mistral", {", window 24, rotary 16, base 10000\n"}},
+		{"gemma2", {"window ", "soft cap 8", "logits with a soft cap\n"}},
+		{"gemma3",
+		 {"attention      4 layers: 8 heads of 16, 4 for keys and values, window 16, rotary 16, base 10000, "
+		  "normed queries and keys\n",
+		  "               2 layers: 8 heads of 16, 4 for keys and values, rotary 16, base 1e+06",
+		  "KV cache       f16: 1.5 KiB a token, 8.0 KiB a block, 768.0 KiB for 512 tokens\n"}},
+		{"mixtral", {"feed-forward   "}},
+		{"phi3", {"rotary 8 of 16"}},
+		{"deepseek-v2",
+		 {"latent, 8 heads of 24 and 16, latent vector of 32 and 8, rotary 8", "feed-forward   1 layer: "}},
+		{"deepseek-v3",
+		 {"               2 layers: 8 experts of 64, 2 at a time from 2 of 4 groups, a shared one of 64, "
+		  "silu\n",
+		  "f16: 240 B a token, 3.8 KiB a block"}},
+		{"qwen3-next",
+		 {"attention      3 layers: gated delta net, 8 value heads of 16, 4 key heads of 16, convolution over "
+		  "4\n",
+		  "gated output\n", "state          33.0 KiB a sequence\n"}},
+		{"qwen3.5", {"layers: gated delta net"}},
+		{"gpt-oss", {"window 16, ", "sinks\n", "clamped silu\n"}},
+		{"qwen3-fp8", {"quantization   FP8 in blocks of 128 x 128\n"}},
+		{"llama-gptq", {"quantization   GPTQ, 4 bits in groups of 32\n"}},
+		{"qwen2-awq", {"quantization   AWQ, 4 bits in groups of 32\n", "biases\n"}},
+		{"gguf-llama", {"format         GGUF version 3, 26 keys, 21 tensors\n"}},
+		{"gguf-gemma3", {"window "}},
+	};
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char path[512], relative[64];
+		struct output *o;
+		json_t *j;
+
+		snprintf(relative, sizeof(relative), "tiny/%s", rows[i].folder);
+		if (!golden_folder(relative, path, sizeof(path))) continue;
+		n++;
+		o = run(path, NULL, NULL);
+		if (o->code != 0) fail_msg("%s: %s", rows[i].folder, o->err);
+		for (size_t k = 0; k < ARRAY_LEN(rows[i].lines) && rows[i].lines[k]; k++)
+			if (!strstr(o->out, rows[i].lines[k]))
+				fail_msg("%s lacks \"%s\":\n%s", rows[i].folder, rows[i].lines[k], o->out);
+		assert_non_null(strstr(o->out, "512 tokens, 253 merges\nchat template  "));
+		free(o);
+		o = run("--json", "--tensors", path);
+		j = json_loads(o->out, 0, NULL);
+		assert_true(json_is_true(json_object_get(j, "servable")));
+		assert_true(json_array_size(json_object_get(j, "tensors")) > 10);
+		json_decref(j);
+		free(o);
+		o = run("--template", path, NULL);
+		assert_int_equal(o->code, 0);
+		assert_non_null(strstr(o->out, "<|im_start|>"));
+		free(o);
+		o = run("--check", path, NULL);
+		assert_string_equal(o->out, "ok\n");
+		free(o);
+	}
+	assert_true(n >= 8); /* the project carries these itself */
+}
+
+static void options_of_serve_are_taken_here_too(void **state)
+{
+	char path[512];
+	struct output *o;
+
+	if (!golden_folder("tiny/llama-gptq", path, sizeof(path))) fail_msg("there is no tiny/llama-gptq");
+	o = run("--hf-overrides={\"rope_theta\": 1234}", path, NULL);
+	assert_int_equal(o->code, 0);
+	assert_non_null(strstr(o->out, ", base 1234\n"));
+	free(o);
+	o = run("--hf-overrides=[]", path, NULL);
+	assert_int_equal(o->code, 2);
+	assert_non_null(strstr(o->err, "--hf-overrides: is no JSON object"));
+	free(o);
+	o = run("--max-model-len=0", path, NULL);
+	assert_int_equal(o->code, 2);
+	assert_non_null(strstr(o->err, "--max-model-len 0: expected a whole number"));
+	free(o);
+	o = run("--max-model-len", NULL, NULL);
+	assert_int_equal(o->code, 2);
+	assert_non_null(strstr(o->err, "needs a value"));
+	free(o);
+	o = run("--metadata", path, NULL);
+	assert_non_null(strstr(o->out, "\n  model_type = \"llama\"\n"));
+	free(o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_good_model_is_described),
 		cmocka_unit_test(json_is_one_object),
 		cmocka_unit_test(control_characters_of_a_file_never_reach_the_terminal),
+		cmocka_unit_test(each_family_shows_its_layers),
+		cmocka_unit_test(options_of_serve_are_taken_here_too),
 		cmocka_unit_test(exit_codes_tell_bad_files_from_bad_usage),
 	};
 
