@@ -229,6 +229,9 @@ struct names_text names_settings(const struct spec *s, const struct ckpt *c, enu
 		enum family_setting x = family_setting_of(at, n);
 		struct family_key key;
 
+		/* Folders have one setting for keys and values, but for MLA, whose keys are of two parts. */
+		if (!s->from_gguf && x == FAMILY_k_dim && SPEC_IS_MLA(&s->layers[0])) x = FAMILY_rope_dims;
+		if (!s->from_gguf && x == FAMILY_v_dim && !SPEC_IS_MLA(&s->layers[0])) x = FAMILY_k_dim;
 		if (x == FAMILY_SETTING_COUNT || seen[x]) continue;
 		seen[x] = true;
 		key = family_key(&r, x);

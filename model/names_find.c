@@ -322,7 +322,8 @@ static int names_check_fp8(struct names_finding *f)
 	want[0] = rows == w->tensor_rows ? f->stack : 1;
 	want[1] = names_ceil(rows, w->block_rows);
 	want[2] = names_ceil(w->tensor_cols, w->block_cols);
-	return names_companion(f, &w->scales, "", "_scale_inv", want, 3, GGTYPE_F32, GGTYPE_BF16);
+	return names_companion(f, &w->scales, "", "_scale_inv", want + (want[0] == 1), want[0] == 1 ? 2 : 3, GGTYPE_F32,
+			       GGTYPE_BF16);
 }
 
 /* GPTQ: codes (cols / 8, rows). AWQ: (cols, rows / 8). Both: zeros (groups, rows / 8), scales (groups, rows). */

@@ -1,5 +1,5 @@
-/* test_spec_settings.c - settings of config.json: which are refused and in what words, which change nothing, and what those that a
- * family has make of its layers. The cases are overrides of the project's golden checkpoints. */
+/* test_spec_settings.c - settings of config.json: which are refused and in what words, which change nothing, and what
+ * those that a family has make of its layers. The cases are overrides of the project's golden checkpoints. */
 #include "model/ckpt.h"
 #include "model/spec.h"
 #include "tests/support/golden.h"
@@ -65,7 +65,7 @@ static const struct refusal {
 	{"tiny/qwen2", "{\"vocab_size\": 516}", ST_INVALID, "tensor model.embed_tokens.weight has the shape [515, 128]; expected [516, 128] (vocab_size, hidden_size)"},
 	{"tiny/qwen2", "{\"num_hidden_layers\": 5}", ST_NOT_FOUND, "tensor model.layers.4.input_layernorm.weight is missing (num_hidden_layers is 5)"},
 	{"tiny/qwen2", "{\"num_hidden_layers\": 3}", ST_UNSUPPORTED, "is not one of a qwen2 model with 3 layers (num_hidden_layers)"},
-	{"tiny/deepseek-v3", "{\"kv_lora_rank\": 33}", ST_INVALID, "(kv_lora_rank, qk_nope_head_dim, hidden_size)"},
+	{"tiny/deepseek-v3", "{\"kv_lora_rank\": 33}", ST_INVALID, "expected [41, 128] (kv_lora_rank, qk_rope_head_dim, qk_nope_head_dim, hidden_size)"},
 	{"tiny/deepseek-v3", "{\"n_routed_experts\": 12}", ST_INVALID, "(n_routed_experts, hidden_size)"},
 	{"tiny/qwen3-next", "{\"linear_num_key_heads\": 3}", ST_INVALID, "linear_num_value_heads 8 is not a multiple of linear_num_key_heads 3"},
 	{"tiny/qwen3-next", "{\"linear_conv_kernel_dim\": 5}", ST_INVALID, "linear_attn.conv1d.weight has the shape [256, 1, 4]; expected [256, 5] (linear_num_key_heads, linear_key_head_dim, linear_num_value_heads, linear_value_head_dim, linear_conv_kernel_dim)"},
@@ -99,7 +99,7 @@ static const struct refusal {
 	{"tiny/qwen3-next", "{\"mlp_only_layers\": [4]}", ST_INVALID, "mlp_only_layers[0] is not the number of one of 4 layers"},
 	{"tiny/qwen3-next", "{\"mlp_only_layers\": [-1]}", ST_INVALID, "mlp_only_layers[0]"},
 	{"tiny/qwen3-next", "{\"mlp_only_layers\": [1]}", ST_NOT_FOUND, "tensor model.layers.1.mlp.gate_proj.weight is missing"},
-	{"tiny/gemma2", "{\"sliding_window\": null}", ST_NOT_FOUND, "sliding_window is missing"},
+	{"tiny/gemma2", "{\"sliding_window\": 0}", ST_INVALID, "sliding_window is 0; expected the positions that a layer sees"},
 	/* rotations */
 	{"tiny/qwen2", "{\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}", ST_UNSUPPORTED, "rope_scaling.rope_type \"dynamic\" is not supported; supported: default, linear, llama3, yarn, longrope"},
 	{"tiny/qwen2", "{\"rope_scaling\": {\"rope_type\": 5}}", ST_INVALID, "rope_scaling.rope_type is not a string"},
@@ -146,8 +146,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
 		int rc = read_with(refusals[i].folder, refusals[i].overrides, &s, &err);
 
 		if (rc != refusals[i].rc || !strstr(err.text, refusals[i].words))
-			fail_msg("%s %s: status %d, text \"%s\"; expected %d and \"%s\"", refusals[i].folder, refusals[i].overrides, rc, err.text,
-				 refusals[i].rc, refusals[i].words);
+			fail_msg("%s %s: status %d, text \"%s\"; expected %d and \"%s\"", refusals[i].folder,
+				 refusals[i].overrides, rc, err.text, refusals[i].rc, refusals[i].words);
 		spec_release(&s);
 	}
 }
@@ -157,12 +157,18 @@ static void harmless_settings_are_left_alone(void **state)
 {
 	static const char *const texts[] = {
 		"{}",
-		"{\"torch_dtype\": null, \"dtype\": \"bfloat16\", \"transformers_version\": \"4.57.0\", \"use_cache\": false}",
-		"{\"attention_dropout\": 0.1, \"resid_pdrop\": 0.1, \"summary_first_dropout\": 0.1, \"initializer_range\": 0.006}",
-		"{\"bos_token_id\": 5, \"eos_token_id\": [1, 2], \"image_token_id\": 7, \"fim_pad_token_id\": 9, \"pad_token_id\": null}",
-		"{\"_name_or_path\": \"x\", \"_anything\": 5, \"auto_map\": {\"AutoModel\": \"y\"}, \"architectures\": [\"Z\"]}",
-		"{\"kv_lora_rank\": null, \"final_logit_softcapping\": 0, \"attention_bias\": false, \"layer_norms\": [], \"moon\": \"\"}",
-		"{\"pretraining_tp\": 2, \"output_router_logits\": true, \"router_aux_loss_coef\": 0.001, \"unsloth_version\": \"2025.1\"}",
+		"{\"torch_dtype\": null, \"dtype\": \"bfloat16\", \"transformers_version\": \"4.57.0\", \"use_cache\": "
+		"false}",
+		"{\"attention_dropout\": 0.1, \"resid_pdrop\": 0.1, \"summary_first_dropout\": 0.1, "
+		"\"initializer_range\": 0.006}",
+		"{\"bos_token_id\": 5, \"eos_token_id\": [1, 2], \"image_token_id\": 7, \"fim_pad_token_id\": 9, "
+		"\"pad_token_id\": null}",
+		"{\"_name_or_path\": \"x\", \"_anything\": 5, \"auto_map\": {\"AutoModel\": \"y\"}, \"architectures\": "
+		"[\"Z\"]}",
+		"{\"kv_lora_rank\": null, \"final_logit_softcapping\": 0, \"attention_bias\": false, \"layer_norms\": "
+		"[], \"moon\": \"\"}",
+		"{\"pretraining_tp\": 2, \"output_router_logits\": true, \"router_aux_loss_coef\": 0.001, "
+		"\"unsloth_version\": \"2025.1\"}",
 		"{\"rope_scaling\": {\"type\": \"default\", \"mrope_section\": [16, 24, 24]}}",
 		"{\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 1.0}}",
 		"{\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\", \"full_attention\"]}",
@@ -189,7 +195,8 @@ static void windows_of(const char *folder, const char *text, const uint32_t *exp
 	if (read_with(folder, text, &s, &err) != ST_OK) fail_msg("%s %s: %s", folder, text, err.text);
 	for (i = 0; i < s.n_layers; i++)
 		if (s.layers[i].window != expected[i])
-			fail_msg("%s %s: layer %u has the window %u; expected %u", folder, text, i, s.layers[i].window, expected[i]);
+			fail_msg("%s %s: layer %u has the window %u; expected %u", folder, text, i, s.layers[i].window,
+				 expected[i]);
 	spec_release(&s);
 }
 
@@ -197,17 +204,26 @@ static void windows_of(const char *folder, const char *text, const uint32_t *exp
 
 static void windows_follow_the_settings(void **state)
 {
-	WINDOWS("tiny/qwen2", "{\"use_sliding_window\": false, \"sliding_window\": 9, \"max_window_layers\": 0}", 0, 0, 0, 0);
-	WINDOWS("tiny/qwen2", "{\"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": 3}", 0, 0, 0, 9);
-	WINDOWS("tiny/qwen2", "{\"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": null}", 0, 0, 0, 0);
-	WINDOWS("tiny/qwen2", "{\"use_sliding_window\": true, \"sliding_window\": 9, \"layer_types\": [\"sliding_attention\", \"full_attention\", "
-			      "\"sliding_attention\", \"full_attention\"]}",
+	WINDOWS("tiny/qwen2", "{\"use_sliding_window\": false, \"sliding_window\": 9, \"max_window_layers\": 0}", 0, 0,
+		0, 0);
+	WINDOWS("tiny/qwen2", "{\"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": 3}", 0, 0,
+		0, 9);
+	WINDOWS("tiny/qwen2", "{\"use_sliding_window\": true, \"sliding_window\": 9, \"max_window_layers\": null}", 0,
+		0, 0, 0);
+	WINDOWS("tiny/qwen2",
+		"{\"use_sliding_window\": true, \"sliding_window\": 9, \"layer_types\": [\"sliding_attention\", "
+		"\"full_attention\", "
+		"\"sliding_attention\", \"full_attention\"]}",
 		9, 0, 9, 0);
-	WINDOWS("tiny/gemma2", "{\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\", \"full_attention\"]}", 0, 0, 16, 0);
+	WINDOWS("tiny/gemma2",
+		"{\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\", "
+		"\"full_attention\"]}",
+		0, 0, 16, 0);
 	WINDOWS("tiny/gemma2", "{}", 16, 0, 16, 0);
 	WINDOWS("tiny/gemma3", "{\"sliding_window_pattern\": 2}", 16, 0, 16, 0, 16, 0);
 	WINDOWS("tiny/gemma3", "{\"sliding_window_pattern\": null}", 16, 16, 16, 16, 16, 0);
-	WINDOWS("tiny/gpt-oss", "{\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\"]}", 0, 0, 16);
+	WINDOWS("tiny/gpt-oss", "{\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\"]}", 0,
+		0, 16);
 	WINDOWS("tiny/phi3", "{\"sliding_window\": 100}", 100, 100, 100, 100);
 }
 
@@ -216,23 +232,32 @@ static void defaults_of_classes_count_where_files_leave_settings_out(void **stat
 	struct errbuf err;
 	struct spec s;
 
-	assert_int_equal(read_with("tiny/gemma2", "{\"final_logit_softcapping\": null, \"attn_logit_softcapping\": null}", &s, &err), ST_OK);
+	assert_int_equal(read_with("tiny/gemma2",
+				   "{\"final_logit_softcapping\": null, \"attn_logit_softcapping\": null}", &s, &err),
+			 ST_OK);
 	assert_true(s.logit_softcap == 50 - 20 && s.layers[0].softcap == 50); /* removed, so the class's */
 	spec_release(&s);
-	if (read_with("tiny/gemma3", "{\"tie_word_embeddings\": null, \"num_attention_heads\": null, \"query_pre_attn_scalar\": null}", &s, &err) !=
-	    ST_OK)
+	if (read_with("tiny/gemma3",
+		      "{\"tie_word_embeddings\": null, \"num_attention_heads\": null, \"query_pre_attn_scalar\": null}",
+		      &s, &err) != ST_OK)
 		fail_msg("%s", err.text);
 	assert_true(s.tied && s.layers[0].heads == 8 && s.layers[0].scale == 1.0 / 16);
 	spec_release(&s);
-	if (read_with("tiny/deepseek-v3", "{\"n_group\": null, \"topk_group\": null, \"norm_topk_prob\": false}", &s, &err) != ST_OK)
+	if (read_with("tiny/deepseek-v3", "{\"n_group\": null, \"topk_group\": null, \"norm_topk_prob\": false}", &s,
+		      &err) != ST_OK)
 		fail_msg("%s", err.text);
 	assert_true(s.layers[1].n_groups == 1 && s.layers[1].groups_used == 1 && !s.layers[1].router_norm);
 	spec_release(&s);
 	/* transformers' DeepSeek-V2 never normalises, and looks at groups with one method only */
-	assert_int_equal(read_with("tiny/deepseek-v2", "{\"norm_topk_prob\": true, \"n_group\": 4, \"topk_group\": 2}", &s, &err), ST_OK);
+	assert_int_equal(read_with("tiny/deepseek-v2", "{\"norm_topk_prob\": true, \"n_group\": 4, \"topk_group\": 2}",
+				   &s, &err),
+			 ST_OK);
 	assert_true(!s.layers[1].router_norm && s.layers[1].n_groups == 1);
 	spec_release(&s);
-	assert_int_equal(read_with("tiny/deepseek-v2", "{\"topk_method\": \"group_limited_greedy\", \"n_group\": 4, \"topk_group\": 2}", &s, &err), ST_OK);
+	assert_int_equal(read_with("tiny/deepseek-v2",
+				   "{\"topk_method\": \"group_limited_greedy\", \"n_group\": 4, \"topk_group\": 2}", &s,
+				   &err),
+			 ST_OK);
 	assert_true(s.layers[1].n_groups == 4 && s.layers[1].groups_used == 2 && s.layers[0].n_groups == 1);
 	spec_release(&s);
 }
@@ -240,17 +265,21 @@ static void defaults_of_classes_count_where_files_leave_settings_out(void **stat
 /* As the files of models that also see have it. */
 static void a_text_part_within_a_config_is_found(void **state)
 {
-	static const char text[] = "{\"text_config\": {\"model_type\": \"gemma3_text\", \"vocab_size\": 512, \"hidden_size\": 128, \"head_dim\": 16, "
-				   "\"intermediate_size\": 256, \"num_hidden_layers\": 6, \"query_pre_attn_scalar\": 24, \"sliding_window\": 16, "
-				   "\"_sliding_window_pattern\": 3, \"max_position_embeddings\": 300}, \"model_type\": \"gemma3\", "
-				   "\"vision_config\": {\"hidden_size\": 1152}, \"mm_tokens_per_image\": 256}";
+	static const char text[] =
+		"{\"text_config\": {\"model_type\": \"gemma3_text\", \"vocab_size\": 512, \"hidden_size\": 128, "
+		"\"head_dim\": 16, "
+		"\"intermediate_size\": 256, \"num_hidden_layers\": 6, \"query_pre_attn_scalar\": 24, "
+		"\"sliding_window\": 16, "
+		"\"_sliding_window_pattern\": 3, \"max_position_embeddings\": 300}, \"model_type\": \"gemma3\", "
+		"\"vision_config\": {\"hidden_size\": 1152}, \"mm_tokens_per_image\": 256}";
 	struct errbuf err;
 	struct spec s;
 
 	if (read_with("tiny/gemma3", text, &s, &err) != ST_OK) fail_msg("%s", err.text);
 	assert_true(s.context_len == 300 && s.layers[2].window == 0 && s.layers[0].window == 16 && s.tied);
 	spec_release(&s);
-	assert_int_equal(read_with("tiny/gemma3", "{\"text_config\": {\"model_type\": \"gemma3_text\"}}", &s, &err), ST_NOT_FOUND);
+	assert_int_equal(read_with("tiny/gemma3", "{\"text_config\": {\"model_type\": \"gemma3_text\"}}", &s, &err),
+			 ST_NOT_FOUND);
 	assert_non_null(strstr(err.text, "num_hidden_layers is missing"));
 	spec_release(&s);
 }
