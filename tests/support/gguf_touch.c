@@ -2,7 +2,6 @@
 #include "tests/support/gguf_touch.h"
 
 #include "common/mem.h"
-#include "model/modelshape.h"
 
 #include <string.h>
 
@@ -60,8 +59,6 @@ uint64_t gguf_touch(const struct gguf *g)
 {
 	uint64_t sum = gguf_version(g), room;
 	const uint8_t *data = gguf_data(g, &room);
-	struct modelshape shape;
-	struct errbuf err;
 	char *name;
 	size_t i;
 
@@ -82,7 +79,5 @@ uint64_t gguf_touch(const struct gguf *g)
 		sum += gguf_touch_bytes(t->data, t->bytes);
 		free(name);
 	}
-	if (modelshape_read(&shape, g, &err) == ST_OK)
-		sum += shape.n_params + (uint64_t)modelshape_rope_freq(&shape, 0);
 	return sum;
 }

@@ -586,7 +586,7 @@ static void golden_files_are_judged_as_recorded(void **state)
 		const char *file = json_string_value(json_object_get(j, "file"));
 		const char *expect = json_string_value(json_object_get(j, "expect"));
 		bool of_shape = strstr(file, "architecture") ||
-				strstr(file, "arch-"); /* modelshape's part; test_modelshape has it */
+				strstr(file, "arch-"); /* the family's part; test_spec_gguf has it */
 		struct errbuf err = {""};
 		char path[256], *bytes;
 		struct gguf *g;

@@ -2,6 +2,7 @@
  * is refused by name. */
 #include "model/spec.h"
 #include "model/ckpt.h"
+#include "model/preflight.h"
 #include "model/wsrc.h"
 #include "tests/support/golden.h"
 #include "tests/support/test_file.h"
@@ -351,6 +352,21 @@ static void what_cannot_be_is_refused_by_name(void **state)
 	}
 }
 
+static void preflight_checks_file_and_model(void **state)
+{
+	char *path = test_file_temp("tiny.gguf");
+	struct tiny_llama t;
+	struct errbuf err;
+
+	tiny_llama_init(&t);
+	tiny_llama_save(&t, path);
+	assert_int_equal(preflight_check(path, NULL, &err), ST_OK);
+	test_file_write(path, "GGUF", 4);
+	assert_int_equal(preflight_check(path, NULL, &err), ST_CORRUPT);
+	assert_non_null(strstr(err.text, "tiny.gguf"));
+	free(path);
+}
+
 /* A whole model's metadata and descriptions under flipped bytes: whatever still opens must be refused or be read as
  * something. */
 static void no_single_byte_makes_it_crash(void **state)
@@ -473,6 +489,7 @@ int main(void)
 		cmocka_unit_test(keys_with_a_default_may_be_missing),
 		cmocka_unit_test(more_keys_of_llama_files_are_known),
 		cmocka_unit_test(what_cannot_be_is_refused_by_name),
+		cmocka_unit_test(preflight_checks_file_and_model),
 		cmocka_unit_test(no_single_byte_makes_it_crash),
 		cmocka_unit_test(golden_files_without_a_usable_architecture_are_refused),
 		cmocka_unit_test(the_default_model_is_known),
