@@ -20,6 +20,7 @@
 #include "frontend/lane.h"
 #include "frontend/owner.h"
 #include "frontend/tcp.h"
+#include "frontend/tokfile.h"
 #include "model/ckpt.h"
 #include "model/jsonplace.h"
 
@@ -252,6 +253,22 @@ static uint64_t front_n_tokens(const struct ckpt *c)
 	return tokens ? tokens->n : embed ? embed->dims[0] : 0;
 }
 
+/* Where the model ends its outputs, for a tokenizer that did not come with it. */
+static int front_add_stops(struct front *f, const struct ckpt *c, struct errbuf *err)
+{
+	static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+	struct tokfile_stops stops = {0};
+	uint64_t id;
+	int rc = ST_OK;
+
+	if (!ckpt_gguf(c)) rc = tokfile_stops_read(&stops, ckpt_path(c), err);
+	for (size_t i = 0; i < ARRAY_LEN(keys) && ckpt_gguf(c); i++)
+		if (gguf_get_u64_or(ckpt_gguf(c), keys[i], 0, UINT32_MAX, UINT32_MAX, &id, NULL) == ST_OK && id < UINT32_MAX)
+			stops.ids[stops.n++] = (uint32_t)id;
+	if (rc == ST_OK) tokenizer_add_stops(f->tokenizer, stops.ids, stops.n);
+	return rc;
+}
+
 /* The model's own vocabulary, or the one that --tokenizer names. */
 static int front_load_tokenizer(struct front *f, const struct ckpt *c, struct errbuf *err)
 {
@@ -262,7 +279,7 @@ static int front_load_tokenizer(struct front *f, const struct ckpt *c, struct er
 	if (path[0]) {
 		rc = tokenizer_from_json(&f->tokenizer, path, err);
 		if (rc == ST_OK && n) rc = tokenizer_fit(f->tokenizer, n, ckpt_shown_path(c), err);
-		return rc == ST_OK ? ST_OK : err_prefix(err, rc, "--tokenizer");
+		return rc == ST_OK ? front_add_stops(f, c, err) : err_prefix(err, rc, "--tokenizer");
 	}
 	if (ckpt_gguf(c)) return tokenizer_from_gguf(&f->tokenizer, ckpt_gguf(c), err);
 	rc = tokenizer_from_json(&f->tokenizer, ckpt_path(c), err);

@@ -234,6 +234,12 @@ const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n)
 	return t->stop_ids;
 }
 
+void tokenizer_add_stops(struct tokenizer *t, const uint32_t *ids, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (ids[i] < tokenizer_n_ids(t)) tokenizer_add_stop(t, ids[i]);
+}
+
 uint32_t tokenizer_find(const struct tokenizer *t, const char *text, size_t len)
 {
 	uint32_t id = tokenizer_find_added(t, text, len);

@@ -70,6 +70,8 @@ bool tokenizer_add_bos(const struct tokenizer *t); /* BOS in front of a plain-te
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 /* Ids that end a generation (eos, eot, eom ... of the metadata and the usual names); n of them, at most 16. */
 const uint32_t *tokenizer_stop_ids(const struct tokenizer *t, size_t *n);
+/* More of them, that the model's files tell when its tokenizer is another's. */
+void tokenizer_add_stops(struct tokenizer *t, const uint32_t *ids, size_t n);
 /* The chat template that came with a tokenizer.json; NULL when there was none. */
 const char *tokenizer_chat_template(const struct tokenizer *t);
 /* The texts of the special tokens by the names that templates have for them (bos_token, pad_token ...), as tokenizer_config.json says;

@@ -248,9 +248,9 @@ static int read_ends(struct json_lists *j, const struct jsonplace *root)
 		return jsonplace_fail(&post, ST_INVALID, "puts \"%s\" in front of a text; expected a token of the vocabulary",
 				    quote_short(bos.s, bos.len).text);
 	j->l.add_bos = j->folder.add_bos >= 0 ? j->folder.add_bos : j->steps.bos.len > 0;
-	for (size_t i = 0; i < j->folder.n_stops; i++)
-		if (j->folder.stops[i] < j->l.n_tokens) j->folder.stops[j->l.n_stops++] = j->folder.stops[i];
-	j->l.stops = j->folder.stops;
+	for (size_t i = 0; i < j->folder.stops.n; i++)
+		if (j->folder.stops.ids[i] < j->l.n_tokens) j->folder.stops.ids[j->l.n_stops++] = j->folder.stops.ids[i];
+	j->l.stops = j->folder.stops.ids;
 	return ST_OK;
 }
 

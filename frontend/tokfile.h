@@ -38,19 +38,26 @@ int tokfile_read_decoder(const struct jsonplace *p, struct tokfile_steps *s) MUS
 
 /* ---- companions ---- */
 
+/* Ids that end a generation. */
+struct tokfile_stops {
+	uint32_t ids[16];
+	size_t n;
+};
+
+/* eos_token_id of the folder's generation_config.json, else of its config.json, as far as they are there; compared with nothing. */
+int tokfile_stops_read(struct tokfile_stops *s, const char *folder, struct errbuf *err) MUST_CHECK;
+
 /* What lies beside a tokenizer.json in a model's folder. */
 struct tokfile_folder {
-	json_t *config, *generation; /* owned; NULL: no such file */
+	json_t *config;              /* owned; NULL: no such file */
 	json_t *named;               /* owned; bos_token, pad_token ...: their texts; NULL: no tokenizer_config.json */
 	char *chat_template;         /* owned; NULL: none */
 	char *bos, *eos;             /* owned texts; NULL: none said */
 	int add_bos;                 /* 1, 0, or -1: not said */
-	uint32_t stops[16];
-	size_t n_stops;
+	struct tokfile_stops stops;
 };
 
-/* Reads tokenizer_config.json, generation_config.json (for the ends of a generation, else config.json) and chat_template.jinja of the
- * folder, as far as they are there. */
+/* Reads tokenizer_config.json, chat_template.jinja and the ends of a generation, as far as they are there. */
 int tokfile_folder_read(struct tokfile_folder *f, const char *folder, struct errbuf *err) MUST_CHECK;
 void tokfile_folder_release(struct tokfile_folder *f);
 

@@ -15,7 +15,6 @@
 void tokfile_folder_release(struct tokfile_folder *f)
 {
 	json_decref(f->config);
-	json_decref(f->generation);
 	json_decref(f->named);
 	free(f->chat_template);
 	free(f->bos);
@@ -79,35 +78,48 @@ static int read_config(struct tokfile_folder *f, struct errbuf *err)
 }
 
 /* eos_token_id: an id or several. */
-static int read_stops(struct tokfile_folder *f, const char *file, const json_t *root, struct errbuf *err)
+static int read_stops(struct tokfile_stops *s, const char *file, const json_t *root, struct errbuf *err)
 {
 	struct jsonplace config = {.file = file, .value = root, .err = err}, eos = jsonplace_member(&config, "eos_token_id");
+	size_t n = json_array_size(eos.value);
 	int rc = ST_OK;
 
 	if (jsonplace_is_null(&eos)) return ST_OK;
 	if (!json_is_array(eos.value)) {
-		f->n_stops = 1;
-		return jsonplace_id(&eos, UINT32_MAX, &f->stops[0]);
+		s->n = 1;
+		return jsonplace_id(&eos, UINT32_MAX, &s->ids[0]);
 	}
-	for (size_t i = 0; i < json_array_size(eos.value) && rc == ST_OK && f->n_stops < ARRAY_LEN(f->stops); i++) {
+	if (n > ARRAY_LEN(s->ids))
+		return jsonplace_fail(&eos, ST_LIMIT, "holds %zu ids; expected at most %zu", n, ARRAY_LEN(s->ids));
+	for (size_t i = 0; i < n && rc == ST_OK; i++) {
 		struct jsonplace item = jsonplace_item(&eos, i);
 
-		rc = jsonplace_id(&item, UINT32_MAX, &f->stops[f->n_stops++]);
+		rc = jsonplace_id(&item, UINT32_MAX, &s->ids[s->n++]);
 	}
 	return rc;
 }
 
-/* Where generation_config.json says nothing of it. */
-static int read_model_stops(struct tokfile_folder *f, const char *folder, struct errbuf *err)
+/* Models that see images, too, have it one level deeper. */
+static const json_t *text_config(const json_t *root)
 {
-	static const char file[] = "config.json";
-	json_t *root = NULL, *text;
-	int rc = companion_load(&root, folder, file, err);
+	const json_t *text = json_object_get(root, "text_config");
 
-	if (rc != ST_OK || !root) return rc;
-	text = json_object_get(root, "text_config"); /* of models that see images, too */
-	rc = read_stops(f, file, json_object_get(root, "eos_token_id") || !text ? root : text, err);
-	json_decref(root);
+	return json_object_get(root, "eos_token_id") || !text ? root : text;
+}
+
+int tokfile_stops_read(struct tokfile_stops *s, const char *folder, struct errbuf *err)
+{
+	static const char *const files[] = {"generation_config.json", "config.json"};
+	int rc = ST_OK;
+
+	*s = (struct tokfile_stops){0};
+	for (size_t i = 0; i < ARRAY_LEN(files) && rc == ST_OK && s->n == 0; i++) {
+		json_t *root = NULL;
+
+		rc = companion_load(&root, folder, files[i], err);
+		if (rc == ST_OK && root) rc = read_stops(s, files[i], text_config(root), err);
+		json_decref(root);
+	}
 	return rc;
 }
 
@@ -118,10 +130,8 @@ int tokfile_folder_read(struct tokfile_folder *f, const char *folder, struct err
 
 	*f = (struct tokfile_folder){.add_bos = -1};
 	rc = companion_load(&f->config, folder, "tokenizer_config.json", err);
-	if (rc == ST_OK) rc = companion_load(&f->generation, folder, "generation_config.json", err);
 	if (rc == ST_OK && f->config) rc = read_config(f, err);
-	if (rc == ST_OK && f->generation) rc = read_stops(f, "generation_config.json", f->generation, err);
-	if (rc == ST_OK && f->n_stops == 0) rc = read_model_stops(f, folder, err);
+	if (rc == ST_OK) rc = tokfile_stops_read(&f->stops, folder, err);
 	config.value = f->config;
 	if (rc == ST_OK) rc = foldertmpl_read(&f->chat_template, folder, &config);
 	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "%s", quote_short(folder, strlen(folder)).text);
