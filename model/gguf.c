@@ -83,7 +83,6 @@ int gguf_open(struct gguf **out, const char *path, struct errbuf *err)
 	struct gguf *g = gguf_new(path);
 	int rc = filemap_open(&g->file, AT_FDCWD, path, "a GGUF file", err);
 
-	g->refuse_parts = true;
 	if (rc == ST_OK) return gguf_read_map(out, g, err);
 	err_prefix(err, rc, "%s", g->shown);
 	gguf_close(g);

@@ -51,11 +51,11 @@ struct gguf_tensor {
 	uint64_t bytes;
 };
 
-/* Opens and checks. On an error the text names file, field and what was expected. Parts of split models ("-00001-of-0000N") are
- * refused by name: ckpt_open() reads these. Takes no large allocation: memory is proportional to the number of keys and
+/* Opens and checks one file; a part of a split model too (gguf_split()), of which ckpt_open() reads all. On an error the text names
+ * file, field and what was expected. Takes no large allocation: memory is proportional to the number of keys and
  * tensors, which the file's size bounds. */
 int gguf_open(struct gguf **out, const char *path, struct errbuf *err) MUST_CHECK;
-/* The same for a file that is mapped already, and for parts too. Takes the map, also when it fails; path is for error texts alone. */
+/* The same for a file that is mapped already. Takes the map, also when it fails; path is for error texts alone. */
 int gguf_open_map(struct gguf **out, const char *path, struct filemap file, struct errbuf *err) MUST_CHECK;
 void gguf_close(struct gguf *g);
 

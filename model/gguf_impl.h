@@ -10,7 +10,6 @@ struct gguf {
 	char *shown;  /* the path as errors show it: escaped, its end when it is long */
 	bool is_open; /* errors of the accessors name the file; while it is being opened, gguf_open() does */
 	struct filemap file;
-	bool refuse_parts;
 	struct gguf_split split;
 	uint32_t version;
 
@@ -39,8 +38,5 @@ bool gguf_index_tensor(struct gguf *g, size_t n);
 
 /* Fills everything but path and file from the mapped bytes, or refuses. */
 int gguf_walk(struct gguf *g, struct errbuf *err) MUST_CHECK;
-
-/* The keys are there: reads those that say which part of a model in several files this is; refuses it when g->refuse_parts says so. */
-int gguf_read_split(struct gguf *g, struct errbuf *err) MUST_CHECK;
 
 #endif

@@ -255,6 +255,19 @@ static int gguf_read_alignment(struct gguf_walk *w)
 	return ST_OK;
 }
 
+/* Which part of a model in several files this is. */
+static int gguf_read_split(struct gguf_walk *w)
+{
+	struct gguf *g = w->g;
+	uint64_t no, count, tensors;
+	int rc = gguf_get_u64_or(g, "split.count", 0, UINT16_MAX, 0, &count, w->err);
+
+	if (rc == ST_OK) rc = gguf_get_u64_or(g, "split.no", 0, UINT16_MAX, 0, &no, w->err);
+	if (rc == ST_OK) rc = gguf_get_u64_or(g, "split.tensors.count", 0, INT32_MAX, 0, &tensors, w->err);
+	if (rc == ST_OK) g->split = (struct gguf_split){(uint32_t)no, (uint32_t)max_u64(count, 1), tensors};
+	return rc;
+}
+
 /* ---- tensors ---- */
 
 static void gguf_shape_text(const struct gguf_tensor *t, char out[128])
@@ -406,7 +419,7 @@ int gguf_walk(struct gguf *g, struct errbuf *err)
 	}
 	rc = gguf_read_alignment(&w);
 	if (rc != ST_OK) return rc;
-	rc = gguf_read_split(g, err);
+	rc = gguf_read_split(&w);
 	if (rc != ST_OK) return rc;
 	w.part = "tensor";
 	w.n = n_tensors;
