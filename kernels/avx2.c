@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Rounds 32 floats; see ref_quantize() for the rule. A block with a NaN or infinity keeps it in the scale. */
-CPU_INLINE void avx2_quantize_block(int8_t *q, const float *x, float *scale, int32_t *isum)
+CPU_INLINE void avx2_quantize_block(int8_t *q, const float *x, float *scale, int32_t *half)
 {
 	const __m256 abs_mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
 	__m256 v[4];
@@ -32,16 +32,15 @@ CPU_INLINE void avx2_quantize_block(int8_t *q, const float *x, float *scale, int
 	bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 	_mm256_storeu_si256((__m256i *)q, bytes);
 	sums = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
-	m = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-	m = _mm_add_epi32(m, _mm_shuffle_epi32(m, 0x4e));
-	m = _mm_add_epi32(m, _mm_shuffle_epi32(m, 0xb1));
-	*isum = _mm_cvtsi128_si32(m);
+	m = _mm_hadd_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+	_mm_storel_epi64((__m128i *)half, _mm_hadd_epi32(m, m));
 }
 
 void avx2_quantize(struct cpu_xq out, const float *x, uint32_t cols)
 {
 	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++) {
-		avx2_quantize_block(out.q + b * CPU_QBLOCK, x + b * CPU_QBLOCK, &out.scale[b], &out.isum[b]);
+		avx2_quantize_block(out.q + b * CPU_QBLOCK, x + b * CPU_QBLOCK, &out.scale[b], &out.half[2 * b]);
+		out.isum[b] = out.half[2 * b] + out.half[2 * b + 1];
 		out.ssum[b] = out.scale[b] * (float)out.isum[b];
 	}
 }

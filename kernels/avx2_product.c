@@ -7,33 +7,9 @@
  * Quantized: in a block of 32 columns, unsigned nibbles times int8 are added in int16 (8 sums of at most 2 * 15 * 128
  * fit), widened once, and scaled once. Q8_0 moves the sign of the weight to the activation for vpmaddubsw; a pair is at
  * most 2 * 128 * 127, so each is widened at once. */
-#include "kernels/avx2_math.h"
-#include "kernels/pack.h"
+#include "kernels/avx2_product.h"
 
 #include <string.h>
-
-#define AVX2_TOKENS 4 /* 4 int16 and 4 f32 sums, weights and constants fit the 16 registers */
-
-/* What a tile of tokens reads: row 0 of the quantized activations, and the distance of the next. */
-struct avx2_rows {
-	const int8_t *q;
-	const float *scale, *ssum;
-	const int32_t *isum;
-	size_t stride; /* bytes */
-};
-
-CPU_INLINE __m256i avx2_bytes4(const int8_t *p)
-{
-	int32_t v;
-
-	memcpy(&v, p, 4);
-	return _mm256_set1_epi32(v);
-}
-
-CPU_INLINE __m256 avx2_scale_at(const float *p, size_t stride, int t, uint32_t b)
-{
-	return _mm256_set1_ps(*(const float *)((const char *)(p + b) + t * stride));
-}
 
 CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, const enum ggtype type, __m256 *acc)
 {
@@ -65,11 +41,8 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 		for (int t = 0; t < nt; t++) {
 			__m256i wide = _mm256_madd_epi16(dot[t], ones);
 
-			if (!has_min) {
-				const int32_t *isum = (const int32_t *)((const char *)(x.isum + b) + t * x.stride);
-
-				wide = _mm256_sub_epi32(wide, _mm256_set1_epi32(8 * *isum));
-			}
+			if (!has_min)
+				wide = _mm256_sub_epi32(wide, _mm256_slli_epi32(avx2_int_at(x.isum, x.stride, t, b), 3));
 			acc[t] = _mm256_fmadd_ps(_mm256_mul_ps(d, avx2_scale_at(x.scale, x.stride, t, b)),
 						 _mm256_cvtepi32_ps(wide), acc[t]);
 			CPU_KEEP(acc[t]);
@@ -184,24 +157,6 @@ CPU_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const fl
 	}
 }
 
-/* Lanes [0, lanes) to rows row.. of token i. */
-CPU_INLINE void avx2_put(const struct kmat_out *o, uint32_t i, uint32_t row, uint32_t lanes, __m256 v)
-{
-	float *out = o->out + (size_t)i * o->ld_out + row;
-
-	if (lanes == 8) {
-		if (o->bias) v = _mm256_add_ps(v, _mm256_loadu_ps(o->bias + row));
-		if (o->accumulate) v = _mm256_add_ps(_mm256_loadu_ps(out), v);
-		_mm256_storeu_ps(out, v);
-	} else {
-		__m256i mask = avx2_mask(lanes);
-
-		if (o->bias) v = _mm256_add_ps(v, _mm256_maskload_ps(o->bias + row, mask));
-		if (o->accumulate) v = _mm256_add_ps(_mm256_maskload_ps(out, mask), v);
-		_mm256_maskstore_ps(out, mask, v);
-	}
-}
-
 /* One group of rows, nt tokens from token i. `type` is constant where this is inlined. */
 CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
 			  uint32_t lanes, uint32_t i, const int nt)
@@ -212,8 +167,7 @@ CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, c
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) acc[t] = _mm256_setzero_ps();
 	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0) {
-		struct cpu_xq xq = cpu_xq_at(p->xq, cols, i);
-		struct avx2_rows x = {xq.q, xq.scale, xq.ssum, xq.isum, cpu_xq_stride(cols)};
+		struct avx2_rows x = avx2_rows_at(p, i);
 
 		if (type == GGTYPE_Q8_0)
 			avx2_tile_q8(w, x, cols / CPU_QBLOCK, nt, acc);
@@ -228,40 +182,15 @@ CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, c
 	for (int t = 0; t < nt; t++) avx2_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
 }
 
-CPU_INLINE void avx2_group(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
-			   uint32_t lanes)
-{
-	uint32_t i = 0;
-
-	for (; i + AVX2_TOKENS <= p->n; i += AVX2_TOKENS) avx2_tile(p, type, w, row, lanes, i, AVX2_TOKENS);
-	switch (p->n - i) {
-	case 3:
-		avx2_tile(p, type, w, row, lanes, i, 3);
-		break;
-	case 2:
-		avx2_tile(p, type, w, row, lanes, i, 2);
-		break;
-	case 1:
-		avx2_tile(p, type, w, row, lanes, i, 1);
-		break;
-	default:
-		break;
-	}
-}
-
-#define AVX2_GROUP(name, type)                                                                        \
-	static void name(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes) \
-	{                                                                                             \
-		avx2_group(p, type, w, row, lanes);                                                   \
-	}
-AVX2_GROUP(avx2_group_q4_0, GGTYPE_Q4_0)
-AVX2_GROUP(avx2_group_q4_1, GGTYPE_Q4_1)
-AVX2_GROUP(avx2_group_q4_z, GGTYPE_Q4_Z)
-AVX2_GROUP(avx2_group_q8_0, GGTYPE_Q8_0)
-AVX2_GROUP(avx2_group_f8_b32, GGTYPE_F8_B32)
-AVX2_GROUP(avx2_group_f32, GGTYPE_F32)
-AVX2_GROUP(avx2_group_f16, GGTYPE_F16)
-AVX2_GROUP(avx2_group_bf16, GGTYPE_BF16)
+#define AVX2_TYPE_GROUP(name, type) AVX2_GROUP(name, avx2_tile, type)
+AVX2_TYPE_GROUP(avx2_group_q4_0, GGTYPE_Q4_0)
+AVX2_TYPE_GROUP(avx2_group_q4_1, GGTYPE_Q4_1)
+AVX2_TYPE_GROUP(avx2_group_q4_z, GGTYPE_Q4_Z)
+AVX2_TYPE_GROUP(avx2_group_q8_0, GGTYPE_Q8_0)
+AVX2_TYPE_GROUP(avx2_group_f8_b32, GGTYPE_F8_B32)
+AVX2_TYPE_GROUP(avx2_group_f32, GGTYPE_F32)
+AVX2_TYPE_GROUP(avx2_group_f16, GGTYPE_F16)
+AVX2_TYPE_GROUP(avx2_group_bf16, GGTYPE_BF16)
 
 static void avx2_transpose8(float *dst, size_t ld_dst, const float *src, size_t ld)
 {
@@ -342,7 +271,10 @@ void avx2_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 			avx2_group_bf16(p, w, row, lanes);
 			break;
 		default:
-			avx2_group_f32(p, w, row, lanes);
+			if (pack_is_k(m->type))
+				avx2_k_group(p, w, row, lanes);
+			else
+				avx2_group_f32(p, w, row, lanes);
 			break;
 		}
 	}

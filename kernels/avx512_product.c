@@ -2,44 +2,10 @@
  * four products of an unsigned and a signed byte to an int32 at once. Q8_0 weights are stored with an offset of 128
  * (pack.h), which the sum of the block's activations takes back, exactly.
  *
- * Tests compile this file a second time with an emulation of the instructions (tests/kernels/test_kernel_avx512.c), so
- * it uses nothing of avx2_math.h. */
+ * Tests compile this file, and avx512_k_product.c, a second time with an emulation of the instructions
+ * (tests/kernels/test_kernel_avx512.c), so they use nothing of avx2_math.h. */
 #include "kernels/avx512.h"
-
-#include "kernels/avx2.h"
-#include "kernels/pack.h"
-
-#ifndef SLUICE_AVX512_EMULATED
-#include <immintrin.h>
-#endif
-#include <string.h>
-
-#define AVX512_TOKENS 8 /* 8 int32 and 8 f32 sums of 32 registers */
-
-struct avx512_rows {
-	const int8_t *q;
-	const float *scale, *ssum;
-	const int32_t *isum;
-	size_t stride; /* bytes to the next token's */
-};
-
-CPU_INLINE __m512i avx512_bytes4(const int8_t *p)
-{
-	int32_t v;
-
-	memcpy(&v, p, 4);
-	return _mm512_set1_epi32(v);
-}
-
-CPU_INLINE __m512 avx512_scale_at(const float *p, size_t stride, int t, uint32_t b)
-{
-	return _mm512_set1_ps(*(const float *)((const char *)(p + b) + t * stride));
-}
-
-CPU_INLINE __m512 avx512_halfs(const uint8_t *p)
-{
-	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
+#include "kernels/avx512_product.h"
 
 CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, const enum ggtype type,
 			       __m512 *acc)
@@ -180,25 +146,6 @@ CPU_INLINE void avx512_tile_f32(const uint8_t *w, const enum ggtype type, const 
 	}
 }
 
-/* Lanes [0, lanes) to rows row.. of token i. */
-CPU_INLINE void avx512_put(const struct kmat_out *o, uint32_t i, uint32_t row, uint32_t lanes, __m512 v)
-{
-	float *out = o->out + (size_t)i * o->ld_out + row;
-	float tail[16];
-
-	if (lanes == 16) {
-		if (o->bias) v = _mm512_add_ps(v, _mm512_loadu_ps(o->bias + row));
-		if (o->accumulate) v = _mm512_add_ps(_mm512_loadu_ps(out), v);
-		_mm512_storeu_ps(out, v);
-		return;
-	}
-	_mm512_storeu_ps(tail, v);
-	for (uint32_t r = 0; r < lanes; r++) {
-		if (o->bias) tail[r] += o->bias[row + r];
-		out[r] = o->accumulate ? out[r] + tail[r] : tail[r];
-	}
-}
-
 CPU_INLINE void avx512_tile(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
 			    uint32_t lanes, uint32_t i, const int nt)
 {
@@ -208,8 +155,7 @@ CPU_INLINE void avx512_tile(const struct cpu_product *p, const enum ggtype type,
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) acc[t] = _mm512_setzero_ps();
 	if (type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0) {
-		struct cpu_xq xq = cpu_xq_at(p->xq, cols, i);
-		struct avx512_rows x = {xq.q, xq.scale, xq.ssum, xq.isum, cpu_xq_stride(cols)};
+		struct avx512_rows x = avx512_rows_at(p, i);
 
 		if (type == GGTYPE_Q8_0)
 			avx512_tile_q8(w, x, cols / CPU_QBLOCK, nt, acc);
@@ -224,41 +170,15 @@ CPU_INLINE void avx512_tile(const struct cpu_product *p, const enum ggtype type,
 	for (int t = 0; t < nt; t++) avx512_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
 }
 
-CPU_INLINE void avx512_group(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
-			     uint32_t lanes)
-{
-	uint32_t i = 0;
-
-	for (; i + 8 <= p->n; i += 8) avx512_tile(p, type, w, row, lanes, i, 8);
-	for (; i + 4 <= p->n; i += 4) avx512_tile(p, type, w, row, lanes, i, 4);
-	switch (p->n - i) {
-	case 3:
-		avx512_tile(p, type, w, row, lanes, i, 3);
-		break;
-	case 2:
-		avx512_tile(p, type, w, row, lanes, i, 2);
-		break;
-	case 1:
-		avx512_tile(p, type, w, row, lanes, i, 1);
-		break;
-	default:
-		break;
-	}
-}
-
-#define AVX512_GROUP(name, type)                                                                      \
-	static void name(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes) \
-	{                                                                                             \
-		avx512_group(p, type, w, row, lanes);                                                 \
-	}
-AVX512_GROUP(avx512_group_q4_0, GGTYPE_Q4_0)
-AVX512_GROUP(avx512_group_q4_1, GGTYPE_Q4_1)
-AVX512_GROUP(avx512_group_q4_z, GGTYPE_Q4_Z)
-AVX512_GROUP(avx512_group_q8_0, GGTYPE_Q8_0)
-AVX512_GROUP(avx512_group_f8_b32, GGTYPE_F8_B32)
-AVX512_GROUP(avx512_group_f32, GGTYPE_F32)
-AVX512_GROUP(avx512_group_f16, GGTYPE_F16)
-AVX512_GROUP(avx512_group_bf16, GGTYPE_BF16)
+#define AVX512_TYPE_GROUP(name, type) AVX512_GROUP(name, avx512_tile, type)
+AVX512_TYPE_GROUP(avx512_group_q4_0, GGTYPE_Q4_0)
+AVX512_TYPE_GROUP(avx512_group_q4_1, GGTYPE_Q4_1)
+AVX512_TYPE_GROUP(avx512_group_q4_z, GGTYPE_Q4_Z)
+AVX512_TYPE_GROUP(avx512_group_q8_0, GGTYPE_Q8_0)
+AVX512_TYPE_GROUP(avx512_group_f8_b32, GGTYPE_F8_B32)
+AVX512_TYPE_GROUP(avx512_group_f32, GGTYPE_F32)
+AVX512_TYPE_GROUP(avx512_group_f16, GGTYPE_F16)
+AVX512_TYPE_GROUP(avx512_group_bf16, GGTYPE_BF16)
 
 /* Rows that have no interleaved form, or quantized ones with f32 inputs: dequantized once for all tokens of the call, then as f32. */
 static void avx512_group_rows(const struct cpu_product *p, uint32_t row, uint32_t lanes)
@@ -316,7 +236,10 @@ void avx512_product(const struct cpu_product *p, uint32_t row, uint32_t row_end)
 			avx512_group_bf16(p, w, row, lanes);
 			break;
 		default:
-			avx512_group_f32(p, w, row, lanes);
+			if (pack_is_k(m->type))
+				avx512_k_group(p, w, row, lanes);
+			else
+				avx512_group_f32(p, w, row, lanes);
 			break;
 		}
 	}

@@ -57,11 +57,12 @@ struct cpu_xq {
 	float *scale;  /* (cols / 32) */
 	float *ssum;   /* (cols / 32) scale times the sum of the block's q */
 	int32_t *isum; /* (cols / 32) sum of the block's q */
+	int32_t *half; /* (cols / 16) sums of the halves of each block */
 };
 
 static inline size_t cpu_xq_stride(uint32_t cols)
 {
-	return align_up(cols, 64) + 3 * align_up((size_t)cols / CPU_QBLOCK * 4, 64);
+	return align_up(cols, 64) + 5 * align_up((size_t)cols / CPU_QBLOCK * 4, 64);
 }
 
 static inline struct cpu_xq cpu_xq_at(void *base, uint32_t cols, size_t row)
@@ -75,6 +76,7 @@ static inline struct cpu_xq cpu_xq_at(void *base, uint32_t cols, size_t row)
 	xq.scale = (float *)p;
 	xq.ssum = (float *)(p + part);
 	xq.isum = (int32_t *)(p + 2 * part);
+	xq.half = (int32_t *)(p + 3 * part);
 	return xq;
 }
 

@@ -40,4 +40,14 @@ typedef void dequant_block_fn(const uint8_t *block, float *out);
 DEQUANT_FUNCTIONS(DEQUANT_DECLARE)
 #undef DEQUANT_DECLARE
 
+/* Parts of formats that pack_k.c reads too. */
+extern const int8_t dequant_iq4_values[16];
+extern const int8_t dequant_fp4_values[16]; /* twice E2M1 */
+/* Scale and minimum j of 8, 6 bits each, in 12 bytes (Q4_K, Q5_K). */
+void dequant_k4_scale(const uint8_t *p, int j, int *scale, int *min);
+/* Scale of 32 values, -32..31, from a block's first 8 bytes. */
+int dequant_iq4_xs_scale(const uint8_t *block, int part);
+/* 2^(e - 127), halved because the values are doubled; subnormal for e < 2. */
+float dequant_mxfp4_scale(uint32_t e);
+
 #endif

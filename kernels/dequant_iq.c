@@ -3,8 +3,8 @@
 #include "kernels/dequant.h"
 #include "kernels/dequant_grids.h"
 
-static const int8_t dequant_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-static const int8_t dequant_fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; /* twice E2M1 */
+const int8_t dequant_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const int8_t dequant_fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* 16 bytes of nibbles: low ones first, high ones 16 later. */
 static void dequant_nibbles(const uint8_t *qs, const int8_t *values, float d, float *out)
@@ -20,16 +20,21 @@ void dequant_iq4_nl(const uint8_t *block, float *out)
 	dequant_nibbles(block + 2, dequant_iq4_values, half_load(block), out);
 }
 
+int dequant_iq4_xs_scale(const uint8_t *block, int part)
+{
+	int low = block[4 + part / 2] >> (part % 2 * 4) & 15, high = half_load_u16(block + 2) >> (2 * part) & 3;
+
+	return (low | high << 4) - 32;
+}
+
 void dequant_iq4_xs(const uint8_t *block, float *out)
 {
 	float d = half_load(block);
-	uint32_t high = half_load_u16(block + 2);
 
 	for (int part = 0; part < 8; part++) {
-		int low = block[4 + part / 2] >> (part % 2 * 4) & 15;
-		int scale = low | (int)(high >> (2 * part) & 3) << 4;
+		float scale = d * (float)dequant_iq4_xs_scale(block, part);
 
-		dequant_nibbles(block + 8 + part * 16, dequant_iq4_values, d * (float)(scale - 32), out + part * 32);
+		dequant_nibbles(block + 8 + part * 16, dequant_iq4_values, scale, out + part * 32);
 	}
 }
 
@@ -198,12 +203,14 @@ void dequant_tq2_0(const uint8_t *block, float *out)
 			for (int i = 0; i < 32; i++) *out++ = (float)((block[half * 32 + i] >> (2 * pair) & 3) - 1) * d;
 }
 
+float dequant_mxfp4_scale(uint32_t e)
+{
+	return half_bits_f32(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
+
 void dequant_mxfp4(const uint8_t *block, float *out)
 {
-	/* 2^(e - 127), halved because the values are doubled; subnormal for e < 2 */
-	uint32_t e = block[0];
-
-	dequant_nibbles(block + 1, dequant_fp4_values, half_bits_f32(e < 2 ? 0x00200000u << e : (e - 1) << 23), out);
+	dequant_nibbles(block + 1, dequant_fp4_values, dequant_mxfp4_scale(block[0]), out);
 }
 
 /* Unsigned E4M3, halved likewise. */

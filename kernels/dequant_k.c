@@ -36,8 +36,7 @@ void dequant_q3_k(const uint8_t *block, float *out)
 	}
 }
 
-/* Scale and minimum j of 8, 6 bits each, in 12 bytes. */
-static void dequant_k4_scale(const uint8_t *p, int j, int *scale, int *min)
+void dequant_k4_scale(const uint8_t *p, int j, int *scale, int *min)
 {
 	if (j < 4) {
 		*scale = p[j] & 63;

@@ -8,7 +8,7 @@
 
 bool pack_is_quantized(enum ggtype type)
 {
-	return type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0;
+	return type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0 || pack_is_k(type);
 }
 
 bool pack_has_groups(enum ggtype type)
@@ -82,6 +82,10 @@ void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t row
 		uint8_t *g = (uint8_t *)dst + r / group * group * row_bytes;
 		const uint8_t *row = (const uint8_t *)src + r * row_bytes;
 
+		if (pack_is_k(type)) {
+			pack_k_load(g, type, group, r % group, cols, row);
+			continue;
+		}
 		if (pack_is_quantized(type)) {
 			pack_load_quantized(g, group, r % group, type, cols, row);
 			continue;
@@ -146,6 +150,8 @@ void pack_row(const struct kmat *m, uint32_t row, float *out)
 		int rc = kdequant_row(m->type, g, out, m->cols);
 
 		CHECK(rc == ST_OK); /* mat_bytes has refused the others */
+	} else if (pack_is_k(m->type)) {
+		pack_k_row(g, m->type, group, lane, m->cols, out);
 	} else if (pack_is_quantized(m->type)) {
 		pack_row_quantized(g, group, lane, m->type, m->cols, out);
 	} else if (m->type == GGTYPE_F8_B32) {

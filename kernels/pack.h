@@ -6,6 +6,8 @@
  *   Q4_0        d[G] (f16), then the same nibbles
  *   Q8_0        d[G] (f16), then 8 x (G rows x 4 bytes): byte j of part i is column 4i + j; signed for G = 8, with the sign bit flipped
  *               (so that it is unsigned with an offset of 128, as VNNI wants its first operand) for G = 16
+ *   pack_k.c's  Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4: the head of each GGUF block (its f16 one by one, then its bytes), G of
+ *               each; then for every 32 columns the upper bits, 1 or 2 words[G], and the same nibbles. See pack_k.c
  *   F8_B32      d[G] (f32), then column by column: G bytes. The d of a block with a NaN is NaN: products do not look for them
  *   F32, F16, BF16  column by column: G elements
  * A matrix takes exactly the bytes of its GGUF rows (when rows is a multiple of G), so streaming costs nothing extra. */
@@ -21,6 +23,48 @@ bool pack_is_quantized(enum ggtype type);
 uint32_t pack_group_rows(enum cpu_layout layout);
 size_t pack_bytes(enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols);
 void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols, const void *src);
+/* How a type of pack_k.c lies in memory. */
+struct pack_k {
+	uint32_t halfs, bytes;       /* of a block's head: f16s (or other 16-bit words), then bytes */
+	uint32_t halfs_at, bytes_at; /* where a GGUF block has them */
+	uint32_t parts;              /* pieces of 32 columns that a block has; 0: the type is none of them */
+	uint32_t high;               /* words of upper bits that a piece has: a bit a code, or two */
+};
+
+/* Inline, so that products of a known type know its numbers. */
+static inline struct pack_k pack_k_of(enum ggtype type)
+{
+	switch ((int)type) {
+	case GGTYPE_Q5_0:
+		return (struct pack_k){.halfs = 1, .parts = 1, .high = 1};
+	case GGTYPE_Q5_1:
+		return (struct pack_k){.halfs = 2, .parts = 1, .high = 1};
+	case GGTYPE_Q4_K:
+		return (struct pack_k){.halfs = 2, .bytes = 12, .bytes_at = 4, .parts = 8};
+	case GGTYPE_Q5_K:
+		return (struct pack_k){.halfs = 2, .bytes = 12, .bytes_at = 4, .parts = 8, .high = 1};
+	case GGTYPE_Q6_K:
+		return (struct pack_k){.halfs = 1, .bytes = 16, .halfs_at = 208, .bytes_at = 192, .parts = 8, .high = 2};
+	case GGTYPE_IQ4_NL:
+		return (struct pack_k){.halfs = 1, .parts = 1};
+	case GGTYPE_IQ4_XS:
+		return (struct pack_k){.halfs = 2, .bytes = 4, .bytes_at = 4, .parts = 8};
+	case GGTYPE_MXFP4:
+		return (struct pack_k){.bytes = 1, .parts = 1};
+	default:
+		return (struct pack_k){0};
+	}
+}
+
+static inline bool pack_is_k(enum ggtype type)
+{
+	return pack_k_of(type).parts > 0;
+}
+
+/* One row's blocks to lane `lane` of its group, and back to floats. */
+void pack_k_load(uint8_t *dst, enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src);
+void pack_k_row(const uint8_t *g, enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols, float *out);
+
 /* out (cols) = row `row` as f32: the same bits as kdequant_row gives. */
 void pack_row(const struct kmat *m, uint32_t row, float *out);
 

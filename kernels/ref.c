@@ -11,7 +11,7 @@ static void ref_quantize(struct cpu_xq out, const float *x, uint32_t cols)
 	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++, x += CPU_QBLOCK) {
 		uint32_t amax_bits = 0;
 		float scale, inv;
-		int32_t sum = 0;
+		int32_t sum[2] = {0};
 
 		/* As integers, so that a NaN is the largest and comes out in the scale. */
 		for (uint32_t i = 0; i < CPU_QBLOCK; i++)
@@ -22,37 +22,25 @@ static void ref_quantize(struct cpu_xq out, const float *x, uint32_t cols)
 			float v = inv == 0.0f ? 0.0f : rintf(x[i] * inv);
 
 			out.q[b * CPU_QBLOCK + i] = (int8_t)v;
-			sum += (int32_t)v;
+			sum[i / 16] += (int32_t)v;
 		}
 		out.scale[b] = scale;
-		out.isum[b] = sum;
-		out.ssum[b] = scale * (float)sum;
+		memcpy(&out.half[2 * b], sum, sizeof(sum));
+		out.isum[b] = sum[0] + sum[1];
+		out.ssum[b] = scale * (float)out.isum[b];
 	}
 }
 
-/* One row of quantized weights times one row of quantized activations. */
-static float ref_dot_quantized(enum ggtype type, const uint8_t *w, struct cpu_xq x, uint32_t cols)
+/* One row of weights times one row of rounded activations. */
+static float ref_dot_quantized(const float *w, struct cpu_xq x, uint32_t cols)
 {
 	double sum = 0;
 
 	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++) {
-		const int8_t *q = x.q + b * CPU_QBLOCK;
-		const uint8_t *quants = w + (type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z ? 4 : 2);
-		int32_t dot = 0;
+		double part = 0;
 
-		for (uint32_t i = 0; i < CPU_QBLOCK; i++) {
-			if (type == GGTYPE_Q8_0)
-				dot += (int8_t)quants[i] * q[i];
-			else if (i < 16)
-				dot += (quants[i] & 15) * q[i];
-			else
-				dot += (quants[i - 16] >> 4) * q[i];
-		}
-		if (type == GGTYPE_Q4_0) dot -= 8 * x.isum[b];
-		sum += (double)half_load(w) * x.scale[b] * dot;
-		if (type == GGTYPE_Q4_1) sum += (double)half_load(w + 2) * x.ssum[b];
-		if (type == GGTYPE_Q4_Z) sum += (double)half_load(w) * half_load(w + 2) * x.ssum[b];
-		w += ggtype_info(type)->block_bytes;
+		for (uint32_t i = b * CPU_QBLOCK; i < (b + 1) * CPU_QBLOCK; i++) part += (double)w[i] * x.q[i];
+		sum += part * x.scale[b];
 	}
 	return (float)sum;
 }
@@ -71,16 +59,12 @@ static void ref_product(const struct cpu_product *p, uint32_t row, uint32_t row_
 	size_t row_bytes = ggtype_row_bytes(w->type, w->cols);
 
 	for (uint32_t r = row; r < row_end; r++) {
-		const uint8_t *data = (const uint8_t *)w->data + r * row_bytes;
+		int rc = kdequant_row(w->type, (const uint8_t *)w->data + r * row_bytes, p->tile, w->cols);
 
-		if (!p->xq) {
-			int rc = kdequant_row(w->type, data, p->tile, w->cols);
-
-			CHECK(rc == ST_OK);
-		}
+		CHECK(rc == ST_OK);
 		for (uint32_t i = 0; i < p->n; i++) {
 			float *out = p->o->out + (size_t)i * p->o->ld_out + r;
-			float v = p->xq ? ref_dot_quantized(w->type, data, cpu_xq_at(p->xq, w->cols, i), w->cols)
+			float v = p->xq ? ref_dot_quantized(p->tile, cpu_xq_at(p->xq, w->cols, i), w->cols)
 					: ref_dot(p->tile, p->x + (size_t)i * p->ld_x, w->cols);
 
 			if (p->o->bias) v += p->o->bias[r];

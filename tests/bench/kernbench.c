@@ -56,6 +56,7 @@ static struct kmat bench_mat(enum ggtype type, uint32_t rows, uint32_t cols)
 		if (type == GGTYPE_F8_B32) memcpy(src + i + 2, "\x00\x3b", 2);
 		if (block > 4) memcpy(src + i, "\x00\x14", 2); /* f16 0.001 */
 		if (block == 2) src[i + 1] = 0x20;
+		if (type == GGTYPE_MXFP4) src[i] = 118; /* 2^-9 */
 	}
 	ops->mat_init(dev, &m, bench_alloc(bytes), type, rows, cols);
 	ops->mat_put(dev, &m, 0, rows, src);
@@ -506,6 +507,11 @@ int main(int argc, char **argv)
 		bench_product(GGTYPE_F16, FFN, DIM);
 		bench_product(GGTYPE_BF16, FFN, DIM);
 		bench_product(GGTYPE_F32, FFN, DIM);
+		bench_product(GGTYPE_Q5_0, FFN, DIM);
+		bench_product(GGTYPE_MXFP4, FFN, DIM);
+		bench_product(GGTYPE_IQ4_NL, FFN, DIM);
+		bench_product(GGTYPE_Q4_K, DIM, FFN);
+		bench_product(GGTYPE_Q5_K, DIM, FFN);
 		bench_product(GGTYPE_Q6_K, DIM, FFN);
 	}
 	if (bench_wants(argc, argv, "light")) bench_light();

@@ -3,14 +3,57 @@
 #ifndef SLUICE_TESTS_OPS_CHECK_H
 #define SLUICE_TESTS_OPS_CHECK_H
 
+#include "kernels/pack.h"
 #include "tests/kernels/rig.h"
 
 static const enum ggtype ops_mat_types[] = {
-	GGTYPE_Q4_1, GGTYPE_Q4_0, GGTYPE_Q8_0, GGTYPE_F16,  GGTYPE_BF16,
-	GGTYPE_F32,  GGTYPE_Q5_0, GGTYPE_Q5_1, GGTYPE_Q4_Z, GGTYPE_F8_B32,
+	GGTYPE_Q4_1,
+	GGTYPE_Q4_0,
+	GGTYPE_Q8_0,
+	GGTYPE_F16,
+	GGTYPE_BF16,
+	GGTYPE_F32,
+	GGTYPE_Q4_Z,
+	GGTYPE_F8_B32,
+	GGTYPE_Q5_0,
+	GGTYPE_Q5_1,
+	GGTYPE_MXFP4,
+	GGTYPE_IQ4_NL,
+	GGTYPE_Q4_K,
+	GGTYPE_Q5_K,
+	GGTYPE_Q6_K,
+	GGTYPE_IQ4_XS,
+	GGTYPE_Q2_K /* has no groups */,
 };
 
-/* Random rows of a type. Formats that kquant_row() lacks get random bytes with sane scales. */
+/* One of them that rows of `cols` columns may have. */
+static inline enum ggtype ops_mat_type(struct rig_rng *r, uint32_t cols)
+{
+	enum ggtype type;
+
+	do type = ops_mat_types[rig_u32(r) % ARRAY_LEN(ops_mat_types)];
+	while (cols % ggtype_info(type)->block_len != 0);
+	return type;
+}
+
+/* Columns: a multiple of 32, and often of 256. */
+static inline uint32_t ops_cols(struct rig_rng *r, uint32_t most)
+{
+	return rig_u32(r) & 1 ? 32 * rig_range(r, 1, most) : 256 * rig_range(r, 1, 2);
+}
+
+/* Random bytes make a block, but for its scales: f16 of 2^-12 to 2^-8, of either sign. */
+static inline void ops_sane_block(struct rig_rng *r, enum ggtype type, uint8_t *block)
+{
+	uint32_t at = type == GGTYPE_Q2_K ? 80 : pack_k_of(type).halfs_at,
+		 n = type == GGTYPE_Q2_K ? 2 : pack_k_of(type).halfs;
+
+	for (uint32_t i = 0; i < n; i++)
+		block[at + 2 * i + 1] = (uint8_t)((0x0c + rig_u32(r) % 16) | (rig_u32(r) & 1) << 7);
+	if (type == GGTYPE_MXFP4) block[0] = (uint8_t)(rig_u32(r) % 50 ? 110 + rig_u32(r) % 20 : rig_u32(r) % 4);
+}
+
+/* Random rows of a type. */
 static inline uint8_t *ops_rows(struct rig_rng *r, enum ggtype type, uint32_t rows, uint32_t cols)
 {
 	size_t row_bytes = ggtype_row_bytes(type, cols);
@@ -23,10 +66,7 @@ static inline uint8_t *ops_rows(struct rig_rng *r, enum ggtype type, uint32_t ro
 		for (uint32_t c = 0; c < cols; c++) x[c] = rig_normal(r);
 		if (kquant_row(type, x, row, cols) == ST_OK) continue;
 		for (size_t b = 0; b < row_bytes; b++) row[b] = (uint8_t)rig_u32(r);
-		for (size_t b = 0; b < row_bytes; b += ggtype_info(type)->block_bytes) {
-			row[b + 1] = 0x24 + rig_u32(r) % 8; /* f16 scale of about 0.02 */
-			if (type == GGTYPE_Q5_1) row[b + 3] = 0xa4;
-		}
+		for (size_t b = 0; b < row_bytes; b += ggtype_info(type)->block_bytes) ops_sane_block(r, type, row + b);
 	}
 	free(x);
 	return out;
@@ -43,8 +83,7 @@ struct ops_product {
 
 static inline struct ops_product ops_product_new(struct rig_rng *r, uint32_t n_max)
 {
-	struct ops_product p = {
-		.n_outs = rig_range(r, 1, 4), .cols = 32 * rig_range(r, 1, 9), .n = rig_range(r, 1, n_max)};
+	struct ops_product p = {.n_outs = rig_range(r, 1, 4), .cols = ops_cols(r, 9), .n = rig_range(r, 1, n_max)};
 
 	p.ld_x = p.cols + rig_range(r, 0, 3) * 8;
 	p.accumulate = rig_u32(r) & 1;
@@ -52,7 +91,7 @@ static inline struct ops_product ops_product_new(struct rig_rng *r, uint32_t n_m
 	if (rig_u32(r) % 4 == 0)
 		memset(p.x, 0, 64 * sizeof(float) < p.cols * sizeof(float) ? 256 : 128); /* zero blocks */
 	for (uint32_t i = 0; i < p.n_outs; i++) {
-		p.types[i] = ops_mat_types[rig_u32(r) % ARRAY_LEN(ops_mat_types)];
+		p.types[i] = ops_mat_type(r, p.cols);
 		p.rows[i] = rig_range(r, 1, 70);
 		p.w[i] = ops_rows(r, p.types[i], p.rows[i], p.cols);
 		p.bias[i] = rig_u32(r) & 1 ? rig_floats(r, p.rows[i]) : NULL;
@@ -146,8 +185,8 @@ static inline void ops_check_product(const struct rig_level *level, enum kact ac
 static inline void ops_check_embed(const struct rig_level *level, enum kact act, uint64_t seed)
 {
 	struct rig_rng r = {seed};
-	enum ggtype type = ops_mat_types[rig_u32(&r) % ARRAY_LEN(ops_mat_types)];
-	uint32_t rows = rig_range(&r, 1, 50), cols = 32 * rig_range(&r, 1, 5), n = rig_range(&r, 1, 90);
+	uint32_t rows = rig_range(&r, 1, 50), cols = ops_cols(&r, 5), n = rig_range(&r, 1, 90);
+	enum ggtype type = ops_mat_type(&r, cols);
 	struct kdev *d = rig_open(level, act, rig_range(&r, 1, 3), 0);
 	const struct kops *k = kdev_ops(d);
 	uint8_t *w = ops_rows(&r, type, rows, cols);

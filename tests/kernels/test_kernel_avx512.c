@@ -41,15 +41,29 @@ static inline simde__m512 emulated_cvtepi32_ps(simde__m512i x)
 	return emulated_join(simde_mm256_cvtepi32_ps(part[0]), simde_mm256_cvtepi32_ps(part[1]));
 }
 
-static inline simde__m512i emulated_cvtepu16_epi32(simde__m256i x)
+static inline simde__m512i emulated_join_int(simde__m256i lo, simde__m256i hi)
 {
-	simde__m256i lo = simde_mm256_cvtepu16_epi32(simde_mm256_extracti128_si256(x, 0));
-	simde__m256i hi = simde_mm256_cvtepu16_epi32(simde_mm256_extracti128_si256(x, 1));
 	simde__m512i v;
 
 	memcpy(&v, &lo, 32);
 	memcpy((char *)&v + 32, &hi, 32);
 	return v;
+}
+
+static inline simde__m512i emulated_cvtepu16_epi32(simde__m256i x)
+{
+	return emulated_join_int(simde_mm256_cvtepu16_epi32(simde_mm256_extracti128_si256(x, 0)),
+				 simde_mm256_cvtepu16_epi32(simde_mm256_extracti128_si256(x, 1)));
+}
+
+static inline simde__m512i emulated_cvtepu8_epi32(simde__m128i x)
+{
+	return emulated_join_int(simde_mm256_cvtepu8_epi32(x), simde_mm256_cvtepu8_epi32(simde_mm_srli_si128(x, 8)));
+}
+
+static inline simde__m512i emulated_cvtepi8_epi32(simde__m128i x)
+{
+	return emulated_join_int(simde_mm256_cvtepi8_epi32(x), simde_mm256_cvtepi8_epi32(simde_mm_srli_si128(x, 8)));
 }
 
 /* SIMDe rounds twice where the processor fuses. */
@@ -73,6 +87,10 @@ static inline simde__m512 emulated_fmadd_ps(simde__m512 a, simde__m512 b, simde_
 #define _mm512_cvtph_ps       emulated_cvtph_ps
 #define _mm512_cvtepi32_ps    emulated_cvtepi32_ps
 #define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
+#undef _mm512_cvtepu8_epi32
+#undef _mm512_cvtepi8_epi32
+#define _mm512_cvtepu8_epi32 emulated_cvtepu8_epi32
+#define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
 #define SLUICE_AVX512_EMULATED
 #define avx512_product avx512_product_emulated
 #include "kernels/cpu.h"
@@ -81,6 +99,8 @@ static inline simde__m512 emulated_fmadd_ps(simde__m512 a, simde__m512 b, simde_
 #undef CPU_UNROLL
 #define CPU_INLINE static
 #define CPU_UNROLL
+#define avx512_k_group avx512_k_group_emulated
+#include "kernels/avx512_k_product.c"
 #include "kernels/avx512_product.c"
 #endif
 

@@ -293,7 +293,7 @@ struct experts_case {
 static struct experts_case experts_case_new(struct rig_rng *g)
 {
 	struct experts_case c = {
-		.n_experts = rig_range(g, 1, 12), .cols = 32 * rig_range(g, 1, 6), .n_outs = rig_range(g, 1, 3)};
+		.n_experts = rig_range(g, 1, 12), .cols = ops_cols(g, 6), .n_outs = rig_range(g, 1, 3)};
 
 	for (uint32_t e = 0; e < c.n_experts; e++)
 		c.starts[e + 1] =
@@ -303,7 +303,7 @@ static struct experts_case experts_case_new(struct rig_rng *g)
 	c.ld_x = c.cols + 8 * (rig_u32(g) & 1);
 	c.x = rig_floats(g, (size_t)c.n * c.ld_x);
 	for (uint32_t i = 0; i < c.n_outs; i++) {
-		c.types[i] = ops_mat_types[rig_u32(g) % ARRAY_LEN(ops_mat_types)];
+		c.types[i] = ops_mat_type(g, c.cols);
 		c.rows[i] = rig_range(g, 1, 70);
 		c.w[i] = ops_rows(g, c.types[i], c.n_experts * c.rows[i], c.cols);
 		c.bias[i] = rig_u32(g) & 1 ? rig_floats(g, (size_t)c.n_experts * c.rows[i]) : NULL;
@@ -392,8 +392,8 @@ static void products_of_each_are_those_of_one(void **state)
 	for (uint32_t l = 0; l < n_levels; l++) {
 		for (uint64_t seed = 1; seed <= 80; seed++) {
 			struct rig_rng g = {seed};
-			enum ggtype type = ops_mat_types[rig_u32(&g) % ARRAY_LEN(ops_mat_types)];
-			uint32_t n = rig_range(&g, 1, 9), mats = rig_range(&g, 1, 6), cols = 32 * rig_range(&g, 1, 4);
+			uint32_t n = rig_range(&g, 1, 9), mats = rig_range(&g, 1, 6), cols = ops_cols(&g, 4);
+			enum ggtype type = ops_mat_type(&g, cols);
 			uint32_t rows = rig_range(&g, 1, 50), ld_x = mats * (cols + 8), ld_out = mats * (rows + 1);
 			struct kdev *d = rig_open(&levels[l], KACT_Q8, rig_range(&g, 1, 3), 0);
 			uint8_t *w = ops_rows(&g, type, mats * rows, cols);
