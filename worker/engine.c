@@ -557,6 +557,7 @@ int engine_warm_up(struct engine *e, uint64_t *step_ns)
 	static const uint64_t seed[1] = {0};
 	static const float no_temperature[1] = {0}, full[1] = {1};
 	struct view z = view_of(zero, 1), o = view_of(one, 1);
+	uint32_t zeros[LIMIT_KV_GROUPS] = {0}, ones[LIMIT_KV_GROUPS], groups[LIMIT_KV_GROUPS], n_groups = e->plan.sizes.kv_groups;
 	struct msg_step step = {.added = z,
 				.added_n_tokens = o,
 				.added_tokens = z,
@@ -580,10 +581,10 @@ int engine_warm_up(struct engine *e, uint64_t *step_ns)
 				.added_n_prompt_logprobs = z,
 				.added_n_prompt_known = o,
 				.added_n_grammar = z,
-				.grown = z,
-				.grown_n = o,
-				.grown_group = z,
-				.grown_blocks = z,
+				.grown = view_of(zeros, n_groups),
+				.grown_n = view_of(ones, n_groups),
+				.grown_group = view_of(groups, n_groups),
+				.grown_blocks = view_of(groups, n_groups),
 				.run = z,
 				.run_start = z,
 				.run_n = o,
@@ -593,7 +594,11 @@ int engine_warm_up(struct engine *e, uint64_t *step_ns)
 	int rc = ST_OK;
 
 	*step_ns = 0;
-	if (!e->batch) return ST_INVALID;
+	if (!e->batch || e->n_blocks < n_groups) return ST_INVALID;
+	for (uint32_t g = 0; g < n_groups; g++) {
+		ones[g] = 1;
+		groups[g] = g; /* a block of its own each, too */
+	}
 	/* Twice: the first touches pages and wakes threads, the second is measured. */
 	for (int i = 0; i < 2 && rc == ST_OK && batch_n_used(e->batch) == 0; i++) {
 		from = clock_now_ns();
