@@ -137,5 +137,5 @@ void family_release(struct family_reading *r)
 {
 	json_decref(r->root);
 	free(r->layer_types);
-	free(r->dense);
+	free(r->marks);
 }

@@ -134,21 +134,28 @@ enum family_layer_type family_type_of(const struct family_reading *r, uint32_t i
 
 /* ---- experts ---- */
 
-void family_dense_layers(struct family_reading *r)
+void family_marks(struct family_reading *r, enum family_setting x, bool each)
 {
-	const json_t *list = family_json(r, FAMILY_dense_layers, JSON_ARRAY), *v;
+	const json_t *list = family_json(r, x, JSON_ARRAY), *v;
+	json_int_t below = each ? 2 : r->s->n_layers;
 	size_t i;
 
-	if (!list || r->dense || json_array_size(list) == 0) return;
-	r->dense = mem_array(uint8_t, r->s->n_layers);
+	if (!list || r->marks || json_array_size(list) == 0) return;
+	if (each && json_array_size(list) < r->s->n_layers)
+		family_fail(r, ST_INVALID, "%s has %zu entries; expected one for each of %u layers",
+			    family_key(r, x).text, json_array_size(list), r->s->n_layers);
+	r->marks = mem_array(uint8_t, r->s->n_layers);
 	json_array_foreach(list, i, v)
 	{
-		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= r->s->n_layers) {
-			family_fail(r, ST_INVALID, "mlp_only_layers[%zu] is not the number of one of %u layers", i,
-				    r->s->n_layers);
+		if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= below) {
+			family_fail(r, ST_INVALID, "%s[%zu] is not %s %u layers", family_key(r, x).text, i,
+				    each ? "0 or 1, for each of" : "the number of one of", r->s->n_layers);
 			return;
 		}
-		r->dense[json_integer_value(v)] = 1;
+		if (!each)
+			r->marks[json_integer_value(v)] = 1;
+		else if (i < r->s->n_layers)
+			r->marks[i] = (uint8_t)json_integer_value(v);
 	}
 }
 

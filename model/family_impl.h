@@ -149,7 +149,7 @@ struct family_reading {
 	bool asked[FAMILY_SETTING_COUNT];
 
 	uint8_t *layer_types; /* (n_layers) enum family_layer_type, from layer_types; NULL: not given; owned */
-	uint8_t *dense;       /* (n_layers) 1: in mlp_only_layers; NULL: not given; owned */
+	uint8_t *marks;       /* (n_layers) 1: named by a list of layers; NULL: no list; owned */
 	/* For family->layer(), filled by family->fill(): */
 	uint32_t window, window_from, every, dense_first, moe_every;
 	uint32_t mtp_layers; /* that predict further tokens, behind the others; left out */
@@ -205,8 +205,8 @@ void family_layer_types(struct family_reading *r);
 enum family_layer_type family_type_of(const struct family_reading *r, uint32_t i, enum family_layer_type usual);
 /* Experts in all layers; ffn: the setting of their width. */
 void family_experts(struct family_reading *r, enum family_setting ffn);
-/* mlp_only_layers to r->dense; family->layer() makes a layer dense. */
-void family_dense_layers(struct family_reading *r);
+/* A list of layers to r->marks: of their numbers, or with a 0 or 1 for each layer. */
+void family_marks(struct family_reading *r, enum family_setting list, bool each);
 void family_make_dense(struct family_reading *r, struct spec_layer *y);
 
 /* ---- family_qwen.c, for family_qwenext.c too ---- */

@@ -79,14 +79,14 @@ void family_qwen_experts(struct family_reading *r)
 {
 	family_experts(r, FAMILY_expert_ffn);
 	r->moe_every = family_u32_or(r, FAMILY_sparse_step, 1);
-	family_dense_layers(r);
+	family_marks(r, FAMILY_dense_layers, false);
 	r->y.router = SPEC_SOFTMAX;
 	r->y.router_norm = family_bool_or(r, FAMILY_router_norm, r->g != NULL);
 }
 
 bool family_qwen_is_dense(const struct family_reading *r, uint32_t i)
 {
-	return (r->dense && r->dense[i]) || (i + 1) % r->moe_every;
+	return (r->marks && r->marks[i]) || (i + 1) % r->moe_every;
 }
 
 static void family_qwen3_moe_fill(struct family_reading *r)
