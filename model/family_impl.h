@@ -70,6 +70,8 @@
 	S(rope_beta_fast, "rope.scaling.yarn_beta_fast", "", 1e-6, 1e6)                                            \
 	S(rope_beta_slow, "rope.scaling.yarn_beta_slow", "", 1e-6, 1e6)                                            \
 	S(rope_interleave, "", "rope_interleave", 0, 1)                                                            \
+	S(rope_layers, "", "no_rope_layers", 0, 0)                                                                 \
+	S(rope_every, "", "no_rope_layer_interval", 1, SPEC_LAYERS_MAX)                                            \
 	/* feed-forward */                                                                                         \
 	S(ffn, "feed_forward_length", "intermediate_size", 1, SPEC_FFN_MAX)                                        \
 	S(ffn_bias, "", "mlp_bias", 0, 1)                                                                          \

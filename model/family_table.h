@@ -20,7 +20,8 @@
 	F(phi3)        \
 	F(deepseek_v2) \
 	F(deepseek_v3) \
-	F(gpt_oss)
+	F(gpt_oss)     \
+	F(smollm3)
 
 #define FAMILY_AS_DECLARATION(name) extern const struct family family_##name;
 FAMILIES(FAMILY_AS_DECLARATION)

@@ -20,13 +20,14 @@
 /* ---- comparing ---- */
 
 /* Every field of struct spec_layer, once. */
-#define LAYER_NUMBERS(N)                                                                                          \
-	N(mixer)                                                                                                  \
-	N(post_norms) N(heads) N(kv_heads) N(k_dim) N(v_dim) N(rope) N(window) N(qkv_bias) N(o_bias) N(qk_norm)   \
-		N(sinks) N(out_gate) N(q_lora) N(kv_lora) N(nope_dim) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) \
-			N(conv_width) N(glu) N(ffn) N(ffn_bias) N(n_experts) N(n_used) N(expert_ffn) N(n_groups)  \
-				N(groups_used) N(router) N(router_norm) N(router_bias) N(router_correction)       \
-					N(expert_bias) N(shared_ffn) N(shared_gate)
+#define LAYER_NUMBERS(N)                                                                                               \
+	N(mixer)                                                                                                       \
+	N(post_norms)                                                                                                  \
+	N(heads) N(kv_heads) N(k_dim) N(v_dim) N(rope) N(window) N(qkv_bias) N(o_bias) N(qk_norm) N(sinks) N(out_gate) \
+		N(q_lora) N(kv_lora) N(nope_dim) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) N(conv_width) N(glu)      \
+			N(ffn) N(ffn_bias) N(n_experts) N(n_used) N(expert_ffn) N(n_groups) N(groups_used) N(router)   \
+				N(router_norm) N(router_bias) N(router_correction) N(expert_bias) N(shared_ffn)        \
+					N(shared_gate)
 #define LAYER_DOUBLES(N) N(scale) N(softcap) N(glu_limit) N(router_scale)
 
 static void same_number(const char *where, uint32_t layer, const char *field, int64_t found, int64_t expected)
@@ -352,6 +353,20 @@ static size_t known_fill(struct known *k)
 		  {ATT(128, 16), .qkv_bias = true, .o_bias = true, .sinks = true, .n_experts = 8, .n_used = 2,
 		   .expert_ffn = 64, .router = SPEC_SOFTMAX_TOPK, .router_bias = true, .expert_bias = true,
 		   .glu = SPEC_OAI, .glu_limit = 7}}},
+		{"tiny/smollm3",
+		 NULL,
+		 {.family = "smollm3",
+		  .n_layers = 5,
+		  .dim = 64,
+		  .vocab = 512,
+		  .context_len = 512,
+		  .tied = true,
+		  .eps = 1e-6,
+		  .embed_scale = 1,
+		  .file_types = "BF16"},
+		 {{8, true, 1, 5e6, no_scaling}},
+		 "aaaba",
+		 {{ATT(64, 8), .ffn = 128}, {ATT(64, 8), .rope = -1, .ffn = 128}}},
 		{"tiny/gguf-llama",
 		 "model.gguf",
 		 {.family = "llama",
@@ -440,7 +455,8 @@ static void same_spec(const struct known *k, const struct spec *s)
 	assert_string_equal(s->file_types, k->spec.file_types);
 #define SAME(field) same_number(k->folder, 0, #field, s->field, k->spec.field);
 	SAME(from_gguf)
-	SAME(n_layers) SAME(dim) SAME(vocab) SAME(context_len) SAME(tied) SAME(zero_centered_norms)
+	SAME(n_layers)
+	SAME(dim) SAME(vocab) SAME(context_len) SAME(tied) SAME(zero_centered_norms)
 #undef SAME
 		same_number(k->folder, 0, "n_tokens", s->n_tokens, k->spec.vocab);
 	same_double(k->folder, 0, "eps", s->eps, k->spec.eps);
