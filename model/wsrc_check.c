@@ -5,8 +5,10 @@
  * cache anyway; and where, when there is. */
 #include "model/wsrc_impl.h"
 
+#include "common/float8.h"
 #include "common/half.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +19,7 @@ enum wsrc_scale_kind {
 	WSRC_E8M0,  /* 0xff is NaN */
 	WSRC_E4M3X4, /* four unsigned E4M3: 0x7f is NaN */
 	WSRC_SPLIT, /* IQ1_M: an f16 in the high nibbles of four words */
-	WSRC_F32_F8, /* F8_B32: an f32, and each of the 32 codes may be NaN */
+	WSRC_F32_F8, /* F8_B32: an f32 with which the largest code stays finite; and each of the 32 codes may be NaN */
 	WSRC_LANES  /* no blocks: each element is a number */
 };
 
@@ -124,6 +126,8 @@ static uint16_t wsrc_split_half(const uint8_t *p)
 
 static bool wsrc_block_bad(enum wsrc_scale_kind kind, const uint8_t *p)
 {
+	float scale;
+
 	switch (kind) {
 	case WSRC_E8M0:
 		return *p == 0xff;
@@ -132,7 +136,8 @@ static bool wsrc_block_bad(enum wsrc_scale_kind kind, const uint8_t *p)
 	case WSRC_SPLIT:
 		return (wsrc_split_half(p) & 0x7c00) == 0x7c00;
 	case WSRC_F32_F8:
-		return (half_load_u32(p) & 0x7f800000) == 0x7f800000 || wsrc_lanes_bad(wsrc_lanes_f8, p + 4, 32);
+		memcpy(&scale, p, 4);
+		return !(fabsf(scale) <= FLT_MAX / FLOAT8_MAX) || wsrc_lanes_bad(wsrc_lanes_f8, p + 4, 32);
 	default:
 		return false;
 	}
