@@ -1,7 +1,8 @@
 /* wsrc_shard.c - see wsrc.h: a tensor-parallel rank's share of each weight.
  *
- * Shares are whole heads, and equal. What a unit of a role is, and how many there are, is said once (wsrc_units); the rest is cutting
- * pieces. Which sizes work follows from the same function, so an error can list them. */
+ * Shares are whole heads, and equal; where there are fewer KV heads (key heads of a delta net) than ranks, several ranks have the same.
+ * What a unit of a role is, and how many there are, is said once (wsrc_units); the rest is cutting pieces. Which sizes work follows from
+ * the same function, so an error can list them. */
 #include "model/wsrc_impl.h"
 
 #include "common/strbuf.h"
@@ -16,20 +17,18 @@ struct wsrc_units {
 	uint32_t n;
 };
 
+static bool wsrc_is_delta(enum spec_role role)
+{
+	return role == SPEC_D_QKV || role == SPEC_D_Z || role == SPEC_D_B || role == SPEC_D_A || role == SPEC_D_CONV ||
+	       role == SPEC_D_DT_BIAS || role == SPEC_D_NEG_A || role == SPEC_D_OUT;
+}
+
 static struct wsrc_units wsrc_units(const struct spec *s, enum spec_role role, uint32_t layer)
 {
 	const struct spec_layer *y = spec_role_scope(role) == SPEC_LAYER ? &s->layers[layer] : NULL;
 
+	if (wsrc_is_delta(role)) return (struct wsrc_units){"value heads", y->dv_heads};
 	switch ((int)role) {
-	case SPEC_D_QKV:
-	case SPEC_D_Z:
-	case SPEC_D_B:
-	case SPEC_D_A:
-	case SPEC_D_CONV:
-	case SPEC_D_DT_BIAS:
-	case SPEC_D_NEG_A:
-	case SPEC_D_OUT:
-		return (struct wsrc_units){"key heads", y->dk_heads}; /* value heads follow theirs */
 	case SPEC_GATE:
 	case SPEC_UP:
 	case SPEC_DOWN:
@@ -59,23 +58,32 @@ static uint32_t wsrc_col_unit(const struct wsrc *w)
 	return w->code == WSRC_PLAIN ? ggtype_info(w->t->type)->block_len : 1;
 }
 
+/* Heads that others read (KV of queries, keys of a delta net's values): shared out, or one for several ranks. */
+static bool wsrc_may_repeat(uint32_t n, uint32_t size)
+{
+	return n % size == 0 || size % n == 0;
+}
+
+/* Which of n such heads a rank has: from, and how many. */
+static uint32_t wsrc_repeated(uint32_t n, struct wsrc_rank r, uint32_t *from)
+{
+	uint32_t share = r.size <= n ? n / r.size : 1;
+
+	*from = r.size <= n ? r.rank * share : r.rank / (r.size / n);
+	return share;
+}
+
 /* w may be NULL: then a share is by matrices, not of one. */
 static bool wsrc_may_share(const struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer, uint32_t size)
 {
-	struct wsrc_units u = wsrc_units(s, role, layer);
+	const struct spec_layer *y = spec_role_scope(role) == SPEC_LAYER ? &s->layers[layer] : NULL;
+	enum spec_shard how = spec_role_shard(role);
 
-	switch (spec_role_shard(role)) {
-	case SPEC_WHOLE:
-	case SPEC_VOCAB:
-		return true;
-	case SPEC_ROWS:
-		return u.n % size == 0;
-	case SPEC_COLS:
-		return u.n % size == 0 && (!w || w->cols / size % wsrc_col_unit(w) == 0);
-	case SPEC_KV:
-		return u.n % size == 0 && (s->layers[layer].kv_heads % size == 0 || size % s->layers[layer].kv_heads == 0);
-	}
-	return false;
+	if (how == SPEC_WHOLE || how == SPEC_VOCAB) return true;
+	if (wsrc_units(s, role, layer).n % size != 0) return false;
+	if (how == SPEC_KV) return wsrc_may_repeat(y->kv_heads, size);
+	if (wsrc_is_delta(role) && !wsrc_may_repeat(y->dk_heads, size)) return false;
+	return how == SPEC_ROWS || !w || w->cols / size % wsrc_col_unit(w) == 0;
 }
 
 static int wsrc_refuse_size(const struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer, uint32_t size,
@@ -94,7 +102,7 @@ static int wsrc_refuse_size(const struct wsrc *w, const struct spec *s, enum spe
 			     WSRC_SIZES_SHOWN, sizes.data);
 	else
 		rc = err_set(err, ST_INVALID, "layer %u, %s: %u %s%s cannot be shared by %u ranks; up to %d these can: %s", layer,
-			     spec_role_name(role), u.n, u.name, spec_role_shard(role) == SPEC_KV ? " with their KV heads" : "", size,
+			     spec_role_name(role), u.n, u.name, spec_role_shard(role) == SPEC_KV ? " with their KV heads" : wsrc_is_delta(role) ? " with their key heads" : "", size,
 			     WSRC_SIZES_SHOWN, sizes.data);
 	strbuf_release(&sizes);
 	return rc;
@@ -159,36 +167,33 @@ static void wsrc_keep(struct wsrc *w, enum spec_role role, uint32_t from, uint32
 	wsrc_take_rows(w, &old, from, n);
 }
 
-/* Lengths of q, k and v of a delta net, and the ratio of each to the number of ranks. */
-static void wsrc_delta_parts(const struct spec_layer *y, uint32_t out[3])
+/* A rank's parts of q, k and v of a delta net, as they lie one after the other. */
+static void wsrc_delta_parts(const struct spec_layer *y, struct wsrc_rank r, uint32_t from[3], uint32_t n[3])
 {
-	out[0] = out[1] = y->dk_heads * y->dk_dim;
-	out[2] = y->dv_heads * y->dv_dim;
+	uint32_t k_from, k_heads = wsrc_repeated(y->dk_heads, r, &k_from), v_heads = y->dv_heads / r.size, all = y->dk_heads * y->dk_dim;
+
+	n[0] = n[1] = k_heads * y->dk_dim;
+	n[2] = v_heads * y->dv_dim;
+	from[0] = k_from * y->dk_dim;
+	from[1] = all + from[0];
+	from[2] = 2 * all + r.rank * n[2];
 }
 
 static void wsrc_keep_delta(struct wsrc *w, const struct spec_layer *y, struct wsrc_rank r)
 {
 	struct wsrc old = *w;
-	uint32_t parts[3], at = 0;
+	uint32_t from[3], n[3];
 
-	wsrc_delta_parts(y, parts);
+	wsrc_delta_parts(y, r, from, n);
 	w->rows = w->n_pieces = 0;
-	for (int i = 0; i < 3; i++) {
-		uint32_t n = parts[i] / r.size;
-
-		wsrc_take_rows(w, &old, at + r.rank * n, n);
-		at += parts[i];
-	}
+	for (int i = 0; i < 3; i++) wsrc_take_rows(w, &old, from[i], n[i]);
 }
 
 static void wsrc_keep_kv(struct wsrc *w, enum spec_role role, uint32_t kv_heads, struct wsrc_rank r)
 {
-	uint32_t head = wsrc_length(w, role) / kv_heads;
+	uint32_t head = wsrc_length(w, role) / kv_heads, from, n = wsrc_repeated(kv_heads, r, &from);
 
-	if (r.size <= kv_heads)
-		wsrc_keep(w, role, r.rank * (kv_heads / r.size) * head, kv_heads / r.size * head);
-	else
-		wsrc_keep(w, role, r.rank / (r.size / kv_heads) * head, head);
+	wsrc_keep(w, role, from * head, n * head);
 }
 
 /* Shares are equal; the last ones are filled up with rows of zeros. */
@@ -244,26 +249,30 @@ static bool wsrc_is_shared_out(enum spec_role role)
 
 int wsrc_share(uint32_t *n, const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank, struct errbuf *err)
 {
+	uint32_t from[3], parts[3];
+
 	*n = spec_role_shape(s, role, layer).n;
 	if (!wsrc_is_shared_out(role) || rank.size == 1) return ST_OK;
 	if (!wsrc_may_share(NULL, s, role, layer, rank.size)) return wsrc_refuse_size(NULL, s, role, layer, rank.size, err);
-	*n /= rank.size;
+	if (role == SPEC_D_CONV) {
+		wsrc_delta_parts(&s->layers[layer], rank, from, parts);
+		*n = parts[0] + parts[1] + parts[2];
+	} else {
+		*n /= rank.size;
+	}
 	return ST_OK;
 }
 
 uint32_t wsrc_share_ix(const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank, uint32_t ix)
 {
-	uint32_t parts[3], at = 0;
+	uint32_t from[3], n[3];
 
 	if (!wsrc_is_shared_out(role)) return ix;
 	if (role != SPEC_D_CONV) return s->layers[layer].heads / rank.size * rank.rank + ix;
-	wsrc_delta_parts(&s->layers[layer], parts);
+	wsrc_delta_parts(&s->layers[layer], rank, from, n);
 	for (int i = 0; i < 3; i++) {
-		uint32_t n = parts[i] / rank.size;
-
-		if (ix < n) return at + rank.rank * n + ix;
-		ix -= n;
-		at += parts[i];
+		if (ix < n[i]) return from[i] + ix;
+		ix -= n[i];
 	}
 	CHECK(false);
 	return 0;
