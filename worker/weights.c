@@ -398,15 +398,19 @@ static int weights_load_matrices(struct weights_job *j, uint32_t n_threads, weig
 	return ST_OK;
 }
 
-/* Reading a page brings its neighbours into the map, also those that had been given back. */
+/* Reading a page brings its neighbours into the map, also those that had been given back; and the scales of codes are still there. */
 static void weights_drop_all(const struct weights_job *j)
 {
 	for (size_t i = 0; i < j->list.n; i++) {
 		const struct weights_item *it = &j->list.items[i];
+		const struct ckpt_tensor *beside[] = {it->src.scales, it->src.zeros, it->src.order};
 		uint64_t from, bytes;
 
+		if (it->bytes == 0) continue;
 		wsrc_span(&it->src, 0, it->src.rows, &from, &bytes);
-		if (it->bytes) ckpt_drop(it->src.t, from, bytes);
+		ckpt_drop(it->src.t, from, bytes);
+		for (size_t k = 0; k < ARRAY_LEN(beside); k++)
+			if (beside[k]) ckpt_drop(beside[k], 0, beside[k]->bytes);
 	}
 }
 
