@@ -48,6 +48,8 @@ struct answer_shape {
 extern const struct answer_shape ANSWER_CHAT, ANSWER_TEXT;
 extern const struct answer_shape ANSWER_RESPONSES, ANSWER_MESSAGES;
 
+struct gendefaults;
+
 struct answer_config {
 	const struct answer_shape *shape;
 	bool is_stream;
@@ -61,6 +63,7 @@ struct answer_config {
 	const char *id, *model;  /* copied */
 	int64_t created;         /* seconds since 1970 */
 	json_t *request;         /* the client's body, for shapes that repeat parts of it; see answer_init() */
+	const struct gendefaults *defaults; /* of the model, likewise; NULL: none */
 	uint32_t n_choices;
 	/* The bytes of a token, for log-probabilities. */
 	const char *(*token_bytes)(void *ctx, uint32_t id, size_t *len);

@@ -44,7 +44,7 @@ static void responses_init(struct answer *a)
 	strbuf_init(&s->logprobs, max);
 	strbuf_init(&s->unwritten, RESPONSES_PART_MAX);
 	strbuf_init(&s->echo, RESPONSES_PART_MAX);
-	respobject_echo(a->cfg.request, &s->echo);
+	respobject_echo(a->cfg.request, a->cfg.defaults, &s->echo);
 	a->state = s;
 }
 

@@ -121,6 +121,7 @@ static void gen_answer(struct gen *g, const struct prep *p)
 		.model = g->api->names[0],
 		.created = clock_wall_s(),
 		.request = p->body,
+		.defaults = p->api->defaults,
 		.n_choices = g->n_choices,
 		.token_bytes = gen_token_bytes,
 		.ctx = g->api,

@@ -5,15 +5,26 @@
 #include "frontend/respobject.h"
 
 #include "frontend/jsonbig_dump.h"
+#include "frontend/gendefaults.h"
 #include "frontend/jsonout.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define RESPOBJECT_ECHO_MAX (256 * KIB) /* instructions and tools of agents are some tens of KiB */
 
-void respobject_echo(const json_t *request, struct strbuf *out)
+/* With a fraction, as OpenAI writes it. */
+static void respobject_number(char out[32], double v)
 {
-	static const struct {
+	snprintf(out, 32, v == floor(v) ? "%.1f" : "%.9g", v);
+}
+
+void respobject_echo(const json_t *request, const struct gendefaults *d, struct strbuf *out)
+{
+	struct gendefaults neutral = GENDEFAULTS_NEUTRAL;
+	char temperature[32], top_p[32];
+	const struct {
 		const char *name, *absent;
 	} members[] = {
 		{"instructions", "null"},
@@ -24,18 +35,21 @@ void respobject_echo(const json_t *request, struct strbuf *out)
 		{"prompt_cache_key", "null"},
 		{"reasoning", "{\"effort\":null,\"summary\":null}"},
 		{"safety_identifier", "null"},
-		{"temperature", "1.0"},
+		{"temperature", temperature},
 		{"text", "{\"format\":{\"type\":\"text\"}}"},
 		{"tool_choice", "\"auto\""},
 		{"tools", "[]"},
 		{"top_logprobs", "0"},
-		{"top_p", "1.0"},
+		{"top_p", top_p},
 		{"user", "null"},
 	};
 	struct strbuf value;
 	const json_t *j;
 	size_t i;
 
+	if (!d) d = &neutral;
+	respobject_number(temperature, d->temperature);
+	respobject_number(top_p, d->top_p);
 	strbuf_init(&value, RESPOBJECT_ECHO_MAX);
 	for (i = 0; i < ARRAY_LEN(members); i++) {
 		j = json_object_get(request, members[i].name);

@@ -185,6 +185,8 @@ def test_defaults_of_sampling(changed):
         r = s.post("/v1/completions", {**ask, "return_token_ids": True}).json()
         assert r["choices"][0]["token_ids"] == s.complete([70, 71], return_token_ids=True)["choices"][0]["token_ids"], "top_k 1 is greedy"
         assert r["usage"]["completion_tokens"] == 5, "max_new_tokens bounds every request"
+        r = s.post("/v1/responses", {"model": "m", "input": "hi", "max_output_tokens": 2}).json()
+        assert (r["temperature"], r["top_p"]) == (0.01, 0.9)
         hot = [s.post("/v1/completions", {**ask, "temperature": 2, "top_k": -1, "top_p": 1, "seed": i}).json()["choices"][0]["text"] for i in range(4)]
         assert len(set(hot)) == 4, "a request's own win"
     with sv.Server(path, "--activations", "f32", "--generation-config", "vllm", name="m") as s:

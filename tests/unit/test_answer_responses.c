@@ -3,6 +3,7 @@
 #include "common/status.h"
 #include "frontend/answer.h"
 #include "frontend/jsonread.h"
+#include "frontend/gendefaults.h"
 #include "frontend/respobject.h"
 #include "tests/support/shapetest.h"
 #include "tests/support/translation.h"
@@ -224,7 +225,9 @@ static void test_echo_of_large_numbers(void **state)
 	assert_int_equal(jsonread(&body, request, strlen(request), &err), ST_OK);
 	shapetest_init(&t, &ANSWER_RESPONSES, false, -1, NULL);
 	strbuf_reset(&t.out);
-	respobject_echo(body, &t.out);
+	respobject_echo(body, &(struct gendefaults){.temperature = 0.6, .top_p = 0.95}, &t.out);
+	assert_non_null(strstr(t.out.data, "\"temperature\":0.6,")); /* the model's own */
+	assert_non_null(strstr(t.out.data, "\"top_p\":0.95,"));
 	if (!strstr(t.out.data, "\"tools\":[{\"a\":123456789012345678901234567890,\"b\":[-99999999999999999999,true,null,1.5,\"\\\"x\"]}]") ||
 	    !strstr(t.out.data, "\"user\":\"\\u0000int:1,2\"") || !strstr(t.out.data, "\"safety_identifier\":\"\\u0000int:12\""))
 		fail_msg("%s", t.out.data);
