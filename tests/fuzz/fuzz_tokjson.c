@@ -1,11 +1,12 @@
 /* fuzz_tokjson.c - any bytes as a tokenizer.json: it is refused with words, or becomes a tokenizer that keeps its promises.
  *
- * Checked of a tokenizer: every id is in the vocabulary, without leave no control token comes out, twice the same ids, and
+ * Checked of a tokenizer: what the worker reads of the same file stands for the same bytes; every id is in the vocabulary, without leave no control token comes out, twice the same ids, and
  * decoding gives well-formed text. */
 #include "common/mem.h"
 #include "common/strbuf.h"
 #include "common/utf8.h"
 #include "frontend/tokenizer.h"
+#include "model/tokbytes_json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,6 +40,27 @@ static void check_text(const struct tokenizer *t, const char *text, bool special
 	token_vec_release(&again);
 }
 
+/* Constrained decoding reads the vocabulary by itself. */
+static void check_bytes(const struct tokenizer *t, const char *path)
+{
+	struct errbuf err = {0};
+	struct tokbytes *b;
+	size_t len, len_b;
+
+	if (tokbytes_from_json(&b, path, &err) != ST_OK) {
+		CHECK(err.text[0] && !b && !t);
+		return;
+	}
+	CHECK(!t || b->n == tokenizer_vocab_size(t));
+	for (uint32_t i = 0; t && i < b->n; i++) {
+		const char *s = tokenizer_bytes(t, i, &len), *s_b = tokbytes_of(b, i, &len_b);
+
+		CHECK(len == len_b && memcmp(s, s_b, len) == 0);
+		CHECK(tokenizer_is_special(t, i) == (b->kinds[i] == TOKBYTES_SPECIAL));
+	}
+	tokbytes_free(b);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const char *const texts[] = {
@@ -58,12 +80,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (tokenizer_from_json(&t, path, &err) != ST_OK) {
 		CHECK(err.text[0] && !t);
+		check_bytes(NULL, path);
 		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
 		check_text(t, texts[i], true);
 		check_text(t, texts[i], false);
 	}
+	check_bytes(t, path);
 	tokenizer_stop_ids(t, &n);
 	(void)!tokenizer_fit(t, tokenizer_vocab_size(t) / 2, "model", &err);
 	tokenizer_free(t);
