@@ -5,50 +5,15 @@
  * drawn freely; hidden states name the first wrong layer. With activations and KV cache as they are by default, within
  * the tolerances of the golden data's README. Where ../shared is not, the checkpoints that the project carries.
  * Arguments: names to run alone. */
-#include "tests/support/golden.h"
 #include "tests/support/goldrun.h"
+#include "tests/support/tinyset.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-struct checkpoint {
-	const char *name;
-	bool gguf;
-	bool q8;  /* default activations round inputs of its products */
-	bool moe; /* a flipped route moves single steps far */
-};
-
-static struct checkpoint checkpoints[] = {
-	{.name = "llama"},
-	{.name = "qwen2"},
-	{.name = "qwen3"},
-	{.name = "qwen3-moe", .moe = true},
-	{.name = "mistral"},
-	{.name = "mixtral", .moe = true},
-	{.name = "gemma2"},
-	{.name = "gemma3"},
-	{.name = "phi3"},
-	{.name = "deepseek-v2", .moe = true},
-	{.name = "deepseek-v3", .moe = true},
-	{.name = "qwen3-next", .moe = true},
-	{.name = "qwen3.5"},
-	{.name = "gpt-oss", .moe = true},
-	{.name = "smollm3"},
-	{.name = "qwen3-fp8", .q8 = true},
-	{.name = "llama-gptq", .q8 = true},
-	{.name = "qwen2-awq", .q8 = true},
-	{.name = "gguf-llama", .gguf = true, .q8 = true},
-	{.name = "gguf-qwen2", .gguf = true, .q8 = true},
-	{.name = "gguf-qwen3", .gguf = true, .q8 = true},
-	{.name = "gguf-qwen3moe", .gguf = true, .q8 = true, .moe = true},
-	{.name = "gguf-gemma3", .gguf = true, .q8 = true},
-};
 
 static const struct goldrun_limits limits_f32 = {
 	.mean = 0.005, .worst = 0.005, .median = 0.005, .agree_min = 0.99, .flip_margin = 0.05};
@@ -62,43 +27,12 @@ static const struct goldrun_limits limits_q8 = {
 static const struct goldrun_limits limits_moe = {
 	.mean = 0.5, .worst = 100, .median = 1, .agree_min = 0.9, .flip_margin = 100};
 
-static bool checkpoint_opts(const struct checkpoint *c, struct engine_opts *o, char *path, size_t cap)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "tiny/%s", c->name);
-	if (!golden_folder(name, path, cap)) {
-		print_message("SKIPPED: %s is not there (../shared)\n", name);
-		return false;
-	}
-	if (c->gguf) strcat(path, "/model.gguf");
-	engine_opts_init(o);
-	o->model = path;
-	if (getenv("SLUICE_KERNELS")) assert_true(klevel_parse(getenv("SLUICE_KERNELS"), &o->level_max));
-	return true;
-}
-
-static FILE *checkpoint_cases(const struct checkpoint *c)
-{
-	char name[64];
-	FILE *f;
-
-	snprintf(name, sizeof(name), "tiny/%s/golden.jsonl", c->name);
-	f = golden_open(name);
-	assert_non_null(f);
-	return f;
-}
-
-static void checkpoint_hidden(const struct checkpoint *c, const struct engine_opts *o)
+static void checkpoint_hidden(const struct tinyset *c, const struct engine_opts *o)
 {
 	const char *wrong;
-	char name[64];
 	double worst;
-	json_t *info;
+	json_t *info = tinyset_info(c);
 
-	snprintf(name, sizeof(name), "tiny/%s/info.json", c->name);
-	info = golden_json(name);
-	assert_non_null(info);
 	wrong = goldrun_first_wrong(o, info, 0.001, &worst);
 	if (wrong) fail_msg("%s: the first wrong state is %s", c->name, wrong);
 	print_message("%s: hidden states differ by %.6f of their size at most\n", c->name, worst);
@@ -107,18 +41,18 @@ static void checkpoint_hidden(const struct checkpoint *c, const struct engine_op
 
 static void logits_in_f32(void **state)
 {
-	const struct checkpoint *c = *state;
+	const struct tinyset *c = *state;
 	struct engine_opts o;
 	struct goldcase k;
 	struct goldrun r;
 	char path[1024];
 	FILE *f;
 
-	if (!checkpoint_opts(c, &o, path, sizeof(path) - 16)) skip();
+	if (!tinyset_opts(c, &o, path, sizeof(path))) skip();
 	o.act = KACT_F32;
 	o.kv_type = GGTYPE_F32;
 	checkpoint_hidden(c, &o);
-	f = checkpoint_cases(c);
+	f = tinyset_cases(c);
 	goldrun_open(&r, &o);
 	while (goldcase_next(&k, f)) {
 		goldrun_forced(&r, &k, 0);
@@ -132,15 +66,15 @@ static void logits_in_f32(void **state)
 
 static void logits_by_default(void **state)
 {
-	const struct checkpoint *c = *state;
+	const struct tinyset *c = *state;
 	struct engine_opts o;
 	struct goldcase k;
 	struct goldrun r;
 	char path[1024];
 	FILE *f;
 
-	if (!checkpoint_opts(c, &o, path, sizeof(path) - 16)) skip();
-	f = checkpoint_cases(c);
+	if (!tinyset_opts(c, &o, path, sizeof(path))) skip();
+	f = tinyset_cases(c);
 	goldrun_open(&r, &o);
 	while (goldcase_next(&k, f)) {
 		goldrun_forced(&r, &k, 33);
@@ -151,23 +85,63 @@ static void logits_by_default(void **state)
 	fclose(f);
 }
 
+/* What a KV cache of a type costs, with everything else in f32. Measured; the mean error follows the types' mantissas: 10, 7, about 7
+ * (int8 has a scale a head), 3 bits. */
+static const struct kv_row {
+	enum ggtype type;
+	const char *name;
+	struct goldrun_limits dense, moe;
+} kv_rows[] = {
+	{GGTYPE_F16,
+	 "f16",
+	 {.mean = 0.005, .worst = 0.03, .median = 0.02, .agree_min = 0.98, .flip_margin = 0.05},
+	 {.mean = 0.05, .worst = 100, .median = 0.05, .agree_min = 0.98, .flip_margin = 100}},
+	{GGTYPE_BF16,
+	 "bf16",
+	 {.mean = 0.04, .worst = 0.3, .median = 0.1, .agree_min = 0.97, .flip_margin = 0.2},
+	 {.mean = 0.15, .worst = 100, .median = 0.3, .agree_min = 0.93, .flip_margin = 100}},
+	{GGTYPE_I8,
+	 "int8",
+	 {.mean = 0.1, .worst = 0.6, .median = 0.35, .agree_min = 0.94, .flip_margin = 0.4},
+	 {.mean = 0.3, .worst = 100, .median = 1.5, .agree_min = 0.88, .flip_margin = 100}},
+	{GGTYPE_F8_E4M3,
+	 "fp8",
+	 {.mean = 0.5, .worst = 3, .median = 1.5, .agree_min = 0.8, .flip_margin = 2},
+	 {.mean = 1.5, .worst = 100, .median = 8, .agree_min = 0.65, .flip_margin = 100}},
+};
+#define KV_PROMPT_MAX 64 /* enough for several blocks, and beyond the windows */
+
+static void logits_with_each_kv_type(void **state)
+{
+	const struct tinyset *c = *state;
+	struct engine_opts o;
+	char path[1024];
+
+	if (!tinyset_opts(c, &o, path, sizeof(path))) skip();
+	o.act = KACT_F32;
+	for (size_t i = 0; i < ARRAY_LEN(kv_rows); i++) {
+		char what[96];
+		struct goldcase k;
+		struct goldrun r;
+		FILE *f = tinyset_cases(c);
+
+		o.kv_type = kv_rows[i].type;
+		goldrun_open(&r, &o);
+		while (goldcase_next(&k, f)) {
+			if (k.n_prompt <= KV_PROMPT_MAX) goldrun_forced(&r, &k, 33);
+			goldcase_release(&k);
+		}
+		snprintf(what, sizeof(what), "%s, KV cache %s", c->name, kv_rows[i].name);
+		goldrun_judge(&r, c->moe ? &kv_rows[i].moe : &kv_rows[i].dense, what);
+		goldrun_close(&r);
+		fclose(f);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	static struct CMUnitTest tests[2 * ARRAY_LEN(checkpoints)];
-	static char names[2 * ARRAY_LEN(checkpoints)][64];
-	size_t n = 0;
+	static tinyset_test *const tests[] = {logits_in_f32, logits_by_default, logits_with_each_kv_type};
+	static const char *const names[] = {"in f32", "by default", "with each KV type"};
 
-	for (size_t i = 0; i < ARRAY_LEN(checkpoints); i++) {
-		bool wanted = argc < 2;
-
-		for (int k = 1; k < argc; k++) wanted |= strcmp(argv[k], checkpoints[i].name) == 0;
-		if (!wanted) continue;
-		for (int k = 0; k < 2; k++, n++) {
-			snprintf(names[n], sizeof(names[n]), "%s %s", checkpoints[i].name, k ? "by default" : "in f32");
-			tests[n] = (struct CMUnitTest){.name = names[n],
-						       .test_func = k ? logits_by_default : logits_in_f32,
-						       .initial_state = &checkpoints[i]};
-		}
-	}
-	return _cmocka_run_group_tests("golden_tiny", tests, n, NULL, NULL);
+	return tinyset_main("golden_tiny", tests, names, ARRAY_LEN(tests), argc, argv);
 }
