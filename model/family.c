@@ -87,7 +87,7 @@ static void family_choose_type(struct family_reading *r)
 static void family_layers(struct family_reading *r)
 {
 	struct spec *s = r->s;
-	uint32_t i;
+	uint32_t i, longest = s->context_len > r->model_len_max ? s->context_len : r->model_len_max;
 
 	if (r->rc != ST_OK) return;
 	s->layers = mem_array(struct spec_layer, s->n_layers);
@@ -95,6 +95,7 @@ static void family_layers(struct family_reading *r)
 		s->layers[i] = r->y;
 		if (s->layers[i].n_experts) s->layers[i].ffn = 0;
 		if (r->f->layer) r->f->layer(r, i, &s->layers[i]);
+		if (s->layers[i].window >= longest) s->layers[i].window = 0; /* hides nothing */
 	}
 	if (r->y.n_experts == 0 && r->y.ffn == 0)
 		family_fail(r, ST_NOT_FOUND, "%s%s is missing", r->g ? "key " : "", family_key(r, FAMILY_ffn).text);

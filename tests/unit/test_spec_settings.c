@@ -225,6 +225,8 @@ static void windows_follow_the_settings(void **state)
 	WINDOWS("tiny/gpt-oss", "{\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\"]}", 0,
 		0, 16);
 	WINDOWS("tiny/phi3", "{\"sliding_window\": 100}", 100, 100, 100, 100);
+	WINDOWS("tiny/phi3", "{\"sliding_window\": 511}", 511, 511, 511, 511);
+	WINDOWS("tiny/phi3", "{\"sliding_window\": 512}", 0, 0, 0, 0); /* as long as the context */
 }
 
 static void defaults_of_classes_count_where_files_leave_settings_out(void **state)
