@@ -1,4 +1,5 @@
-/* tokfile_folder.c - what lies beside a tokenizer.json: tokenizer_config.json, generation_config.json or config.json, chat_template.jinja.
+/* tokfile_folder.c - what lies beside a tokenizer.json: tokenizer_config.json, generation_config.json or config.json,
+ * chat_template.jinja.
  *
  * Each may be missing. What is there and cannot be read is refused by file and field. */
 #include "frontend/tokfile.h"
@@ -51,7 +52,8 @@ static int read_token(const struct jsonplace *config, const char *key, char **ou
 /* All that templates may ask for; what is odd stays undefined. */
 static void read_named(struct tokfile_folder *f)
 {
-	static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+	static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+					    "pad_token", "cls_token", "mask_token"};
 
 	f->named = json_object();
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
@@ -65,13 +67,14 @@ static void read_named(struct tokfile_folder *f)
 static int read_config(struct tokfile_folder *f, struct errbuf *err)
 {
 	struct jsonplace config = {.file = "tokenizer_config.json", .value = f->config, .err = err},
-			     add_bos = jsonplace_member(&config, "add_bos_token");
+			 add_bos = jsonplace_member(&config, "add_bos_token");
 	bool on;
 	int rc = read_token(&config, "bos_token", &f->bos);
 
 	read_named(f);
 	if (rc == ST_OK) rc = read_token(&config, "eos_token", &f->eos);
-	if (rc == ST_OK) rc = jsonplace_must_be_unset(&config, "add_eos_token", "a token behind each text is not supported");
+	if (rc == ST_OK)
+		rc = jsonplace_must_be_unset(&config, "add_eos_token", "a token behind each text is not supported");
 	if (rc == ST_OK) rc = jsonplace_bool_or(&config, "add_bos_token", false, &on);
 	if (rc == ST_OK && !jsonplace_is_null(&add_bos)) f->add_bos = on;
 	return rc;
@@ -80,7 +83,8 @@ static int read_config(struct tokfile_folder *f, struct errbuf *err)
 /* eos_token_id: an id or several. */
 static int read_stops(struct tokfile_stops *s, const char *file, const json_t *root, struct errbuf *err)
 {
-	struct jsonplace config = {.file = file, .value = root, .err = err}, eos = jsonplace_member(&config, "eos_token_id");
+	struct jsonplace config = {.file = file, .value = root, .err = err},
+			 eos = jsonplace_member(&config, "eos_token_id");
 	size_t n = json_array_size(eos.value);
 	int rc = ST_OK;
 

@@ -110,6 +110,7 @@ static int fetch(struct hub_found *out, const struct hubenv *env, const struct h
 
 	if (rc != ST_OK) return rc;
 	hubbar_init(&bar, o->progress, o->say, clock_now_ns());
+	bar.beat = o->beat;
 	rc = hubinfo_fetch(&info, web, name, &bar, err);
 	if (rc == ST_OK) {
 		struct hubfile_env files = {

@@ -7,9 +7,10 @@
 #include "sluice/hubname.h"
 
 struct hub_opts {
-	bool may_fetch;                /* hub_resolve(): what is not in the cache is fetched */
-	bool progress;                 /* a bar, when stderr is a terminal */
-	void (*say)(const char *line); /* what happens, a line without "\n" */
+	bool may_fetch;                  /* hub_resolve(): what is not in the cache is fetched */
+	bool progress;                   /* a bar, when stderr is a terminal */
+	void (*say)(const char *line);   /* what happens, a line without "\n" */
+	void (*beat)(const char *state); /* called every few seconds while bytes come; NULL: nobody is interested */
 };
 
 struct hub_found {

@@ -9,6 +9,7 @@
 #define WIDTH       30
 #define BAR_EVERY   (200 * NS_PER_MS)
 #define LINES_EVERY (10 * NS_PER_S)
+#define BEAT_EVERY  (2 * NS_PER_S)
 
 const char *hubbar_bytes(uint64_t bytes, char *out)
 {
@@ -30,7 +31,11 @@ const char *hubbar_bytes(uint64_t bytes, char *out)
 
 void hubbar_init(struct hubbar *b, bool wanted, void (*say)(const char *line), uint64_t now)
 {
-	*b = (struct hubbar){.has_bar = wanted && isatty(STDERR_FILENO), .say = say, .began_ns = now, .shown_ns = now};
+	*b = (struct hubbar){.has_bar = wanted && isatty(STDERR_FILENO),
+			     .say = say,
+			     .began_ns = now,
+			     .shown_ns = now,
+			     .beat_ns = now};
 }
 
 void hubbar_clear(struct hubbar *b)
@@ -58,11 +63,19 @@ void hubbar_show(struct hubbar *b, const struct hubbar_state *s, uint64_t now)
 	       rate = since ? ((double)s->done - (double)b->began_bytes) * 1e9 / (double)since : 0;
 	char text[200], done[16], total[16], per_s[16], bar[WIDTH + 1];
 
-	if (now - b->shown_ns < (b->has_bar ? BAR_EVERY : LINES_EVERY)) return;
-	b->shown_ns = now;
+	bool is_due = now - b->shown_ns >= (b->has_bar ? BAR_EVERY : LINES_EVERY),
+	     beats = b->beat && now - b->beat_ns >= BEAT_EVERY;
+
+	if (!is_due && !beats) return;
 	snprintf(text, sizeof(text), "%3d%%  %s of %s, %s/s, %zu of %zu files", (int)(share * 100),
 		 hubbar_bytes(s->done, done), hubbar_bytes(s->total, total),
 		 hubbar_bytes((uint64_t)(rate > 0 ? rate : 0), per_s), s->n_done, s->n);
+	if (beats) {
+		b->beat_ns = now;
+		b->beat(text);
+	}
+	if (!is_due) return;
+	b->shown_ns = now;
 	if (!b->has_bar) {
 		b->say(text);
 		return;

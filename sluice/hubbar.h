@@ -5,10 +5,11 @@
 #include "common/base.h"
 
 struct hubbar {
-	bool has_bar;                  /* stderr is a terminal, and progress is wanted */
-	void (*say)(const char *line); /* whole lines, without "\n" */
+	bool has_bar;                    /* stderr is a terminal, and progress is wanted */
+	void (*say)(const char *line);   /* whole lines, without "\n" */
+	void (*beat)(const char *state); /* every two seconds, for whoever waits for the end; NULL: nobody */
 	bool shown;
-	uint64_t began_ns, shown_ns;
+	uint64_t began_ns, shown_ns, beat_ns;
 	uint64_t began_bytes; /* what was there at the beginning, for the rate */
 };
 

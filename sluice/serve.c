@@ -437,13 +437,36 @@ static void serve_say(const char *line)
 	log_info("%s", line);
 }
 
+/* systemd waits longer for the start. */
+static void serve_fetching(const char *state)
+{
+	char text[300];
+
+	snprintf(text, sizeof(text), "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=fetching: %s", state);
+	notify_send(text);
+}
+
+/* What was fetched so far stays there. For PID 1, which has no defaults. */
+static void on_fetching_signal(int sig)
+{
+	static const char text[] = "\nstopped while fetching the model\n";
+
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(EXIT_OK);
+}
+
 /* A model by its name on a hub is fetched first, unless the cache has it, and served under that name. */
 static int serve_find_model(struct serve *s, struct errbuf *err)
 {
-	struct hub_opts o = {.may_fetch = true, .progress = s->config.progress, .say = serve_say};
+	struct hub_opts o = {.may_fetch = true, .progress = s->config.progress, .say = serve_say, .beat = serve_fetching};
 	struct hub_found found;
-	int rc = hub_resolve(&found, s->config.model, &o, err);
+	int rc;
 
+	signal(SIGINT, on_fetching_signal);
+	signal(SIGTERM, on_fetching_signal);
+	rc = hub_resolve(&found, s->config.model, &o, err);
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
 	if (rc != ST_OK) return rc;
 	free(s->config.model);
 	s->config.model = found.path;

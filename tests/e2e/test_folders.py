@@ -12,6 +12,7 @@ import jsonschema
 import openai
 import pytest
 
+import fakehub
 import server as sv
 
 DATA = os.path.join(sv.ROOT, "tests", "data", "golden", "tiny")
@@ -158,6 +159,20 @@ def test_guided_outputs(qwen2):
 def test_embeddings(qwen2):
     r = qwen2.post("/v1/embeddings", {"model": qwen2.name, "input": ["hello", [70, 514]]}).json()
     assert [len(d["embedding"]) for d in r["data"]] == [128, 128]
+
+
+def test_a_folder_is_fetched_and_served(folder, tmp_path):
+    """From a hub: links of a cache instead of files."""
+    files = {n: open(os.path.join(folder("qwen2"), n), "rb").read() for n in os.listdir(folder("qwen2")) if not n.startswith(("golden", "info"))}
+    with fakehub.Hub() as hub:
+        hub.repos["org/qwen2"] = fakehub.Repo(files)
+        with sv.Server("org/qwen2", "--activations", "f32", name=None, env={"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "no_proxy": "*"}) as s:
+            s.name = "org/qwen2"
+            s.ready()
+            g = goldens(folder("qwen2"))[0]
+            got = s.complete(g["prompt_ids"], max_tokens=8, ignore_eos=True, return_token_ids=True)["choices"][0]["token_ids"]
+            assert got == g["greedy_ids"][:8]
+            assert s.chat("hi", max_tokens=2)["model"] == "org/qwen2"
 
 
 # ---- what the files beside it say ----

@@ -7,6 +7,7 @@ import pty
 import random
 import resource
 import signal
+import socket
 import subprocess
 import threading
 
@@ -522,6 +523,22 @@ def test_a_model_is_served_by_its_name(hub, pull, tiny):
     with sv.Server("org/tiny-GGUF:Q8_0", name="mine", env=env) as s:
         s.ready()
         assert [m["id"] for m in s.get("/v1/models").json()["data"]] == ["mine"]
+
+
+def test_a_start_that_fetches_tells_systemd_and_may_be_stopped(hub, pull, tmp_path):
+    hub.repos["org/g"] = fakehub.Repo({"x-Q4_K_M.gguf": BIG})
+    hub.bytes_per_s = 200_000
+    at = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(at)
+        sock.settimeout(20)
+        env = {k: v for k, v in pull.env().items() if k.startswith(("HF_", "no_proxy"))}
+        with sv.Server("org/g", name=None, env={**env, "NOTIFY_SOCKET": at}) as s:
+            said = sock.recv(1000).decode()
+            assert said.startswith("EXTEND_TIMEOUT_USEC=120000000\nSTATUS=fetching: ") and "of 3.0 MB" in said
+            s.p.send_signal(signal.SIGTERM)
+            assert s.wait(5) == 0 and "stopped while fetching the model" in s.text()
+    assert [n for n in os.listdir(os.path.join(pull.cache, "models--org--g", "blobs")) if n.endswith(".incomplete")], "what came stays there"
 
 
 def test_a_model_that_is_nowhere_is_not_served(hub, pull):

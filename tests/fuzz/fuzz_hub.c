@@ -1,7 +1,8 @@
-/* fuzz_hub.c - a first line as a model's name, the rest as what a hub says of the repository: no bytes lead out of the cache's folder.
+/* fuzz_hub.c - a first line as a model's name, the rest as what a hub says of the repository: no bytes lead out of the
+ * cache's folder.
  *
- * Checked: what is refused is refused with words; every chosen name is among the repository's, stays below its folder and is chosen
- * once; weights come last. */
+ * Checked: what is refused is refused with words; every chosen name is among the repository's, stays below its folder
+ * and is chosen once; weights come last. */
 #include "common/mem.h"
 #include "sluice/hubinfo.h"
 #include "sluice/hubpick.h"
@@ -21,8 +22,10 @@ static void check_path(const char *path)
 		size_t n = strcspn(p, "/");
 
 		CHECK(n > 0 && n <= 255);
-		if (n == 2 && p[0] == '.' && p[1] == '.') depth--;
-		else if (n > 1 || p[0] != '.') depth++;
+		if (n == 2 && p[0] == '.' && p[1] == '.')
+			depth--;
+		else if (n > 1 || p[0] != '.')
+			depth++;
 		CHECK(depth > 0);
 		p += n;
 		if (*p) CHECK(*++p);
