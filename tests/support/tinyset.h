@@ -11,8 +11,9 @@
 struct tinyset {
 	const char *name;
 	bool gguf;
-	bool q8;  /* default activations round inputs of its products */
-	bool moe; /* a flipped route moves single steps far */
+	bool q8;    /* default activations round inputs of its products */
+	bool moe;   /* a flipped route moves single steps far */
+	bool sharp; /* attention and logits so pointed that rounding shows several times as much as in the others */
 };
 
 extern const struct tinyset tinysets[];
