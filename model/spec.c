@@ -118,6 +118,19 @@ uint64_t spec_state_floats(const struct spec *s)
 	return sum;
 }
 
+void spec_share(struct spec *out, const struct spec *s, uint32_t ranks)
+{
+	*out = *s;
+	out->layers = mem_dup(s->layers, s->n_layers, sizeof(*s->layers));
+	for (uint32_t i = 0; i < s->n_layers; i++) {
+		struct spec_layer *y = &out->layers[i];
+		uint32_t *const widths[] = {&y->heads,	    &y->kv_heads, &y->dk_heads, &y->dv_heads,
+					    &y->ffn,	    &y->expert_ffn, &y->shared_ffn};
+
+		for (size_t k = 0; k < ARRAY_LEN(widths); k++) *widths[k] = (uint32_t)div_up(*widths[k], ranks);
+	}
+}
+
 void spec_release(struct spec *s)
 {
 	uint32_t i;

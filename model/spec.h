@@ -208,6 +208,10 @@ const char *spec_type_words(void); /* those of files, "F32 F16 ..." */
 uint64_t spec_state_floats(const struct spec *s);
 uint64_t spec_layer_state_floats(const struct spec_layer *y);
 
+/* What one of `ranks` ranks has of the layers: heads and widths divided (rounded up), KV heads and delta's key heads at least one. layers is
+ * a new array, to be freed; all else is shared with s. */
+void spec_share(struct spec *out, const struct spec *s, uint32_t ranks);
+
 struct spec_opts {
 	uint32_t model_len_max; /* 0: the model's own; decides between a long and a short rotation where a family has both */
 	/* A JSON object that is merged into config.json as RFC 7396 says (null removes; objects within merge likewise): what vLLM calls

@@ -8,10 +8,13 @@
 
 #include "model/preflight.h"
 #include "proto/config.h"
+#include "proto/limits.h"
+#include "common/mem.h"
 #include "common/quote.h"
 #include "common/strbuf.h"
 #include "sluice/hub.h"
 #include "sluice/inspect_info.h"
+#include "sluice/inspect_memory.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -24,7 +27,8 @@
 enum inspect_exit { INSPECT_OK = 0, INSPECT_BAD = 1, INSPECT_USAGE = 2 };
 
 struct inspect_args {
-	bool json, tensors, metadata, template, check;
+	bool json, tensors, metadata, template, check, memory;
+	uint32_t tp;          /* --tensor-parallel-size */
 	struct config config; /* for the options that are those of serve */
 	const char *path;
 };
@@ -43,9 +47,16 @@ static const char inspect_help[] =
 	"      --metadata          also every key of the metadata (arrays: their first elements), or of config.json\n"
 	"      --template          only the chat template\n"
 	"      --check             only check: \"ok\", or the reason on stderr\n"
-	"      --max-model-len N, --hf-overrides JSON\n"
-	"                          as `sluice serve` takes them\n"
+	"      --memory            only the plan of the memory, as a table (with --json too); exit code 1 when it does "
+	"not fit\n"
 	"  -h, --help              this text\n"
+	"\n"
+	"Options of `sluice serve` that are taken here too, and with --memory their variables:\n"
+	"  --max-model-len, --hf-overrides, --kv-cache-dtype, --max-num-seqs, --max-num-batched-tokens, "
+	"--activations,\n"
+	"  --gpu-memory-utilization, --kv-cache-memory-bytes, --num-gpu-blocks-override, --device, --tokenizer, "
+	"--kernels;\n"
+	"  and --tensor-parallel-size N: what one of N ranks would plan\n"
 	"\n"
 	"Exit codes: 0 the model can be served, 1 it cannot, 2 wrong usage.\n"
 	"\n"
@@ -53,6 +64,7 @@ static const char inspect_help[] =
 	"  sluice inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
 	"  sluice inspect --tensors model.gguf | grep Q6_K\n"
 	"  sluice inspect --json Qwen2.5-0.5B-Instruct/ | jq .kv_cache\n"
+	"  sluice inspect --memory --max-model-len 32K --kv-cache-dtype fp8 model.gguf\n"
 	"  sluice inspect --check model.gguf && sluice serve model.gguf\n";
 
 /* ---- running ---- */
@@ -112,6 +124,30 @@ static int inspect_show(const struct inspect_info *info, const struct inspect_ar
 	return info->spec_rc == ST_OK ? INSPECT_OK : inspect_fail(err);
 }
 
+/* The table goes out also when it does not fit: it says what is missing. */
+static int inspect_show_memory(const struct inspect_info *info, const char *path, const struct inspect_args *args)
+{
+	struct inspect_memory *m = mem_new(struct inspect_memory);
+	struct errbuf err = {""};
+	struct strbuf out;
+	int rc = inspect_memory_plan(m, &args->config, path, &info->spec, args->tp, &err);
+
+	strbuf_init(&out, INSPECT_OUT_MAX);
+	if (rc == ST_OK) {
+		if (args->json)
+			inspect_json_memory(m, &out);
+		else
+			kvplan_table(&out, &info->spec, &m->plan);
+		rc = inspect_write(&out);
+		if (rc == INSPECT_OK && m->rc != ST_OK) rc = inspect_fail(&m->why);
+	} else {
+		rc = inspect_fail(&err);
+	}
+	strbuf_release(&out);
+	free(m);
+	return rc;
+}
+
 static int inspect_model(const char *path, const struct inspect_args *args, const struct spec_opts *opts)
 {
 	struct inspect_info info = {.want_tensors = args->tensors, .want_metadata = args->metadata};
@@ -126,7 +162,12 @@ static int inspect_model(const char *path, const struct inspect_args *args, cons
 	}
 	if (ckpt_open(&c, path, &err) != ST_OK) return inspect_fail(&err);
 	inspect_collect(&info, c, opts, &err);
-	rc = args->template ? inspect_show_template(&info) : inspect_show(&info, args, &err);
+	if (args->template)
+		rc = inspect_show_template(&info);
+	else if (args->memory)
+		rc = info.spec_rc == ST_OK ? inspect_show_memory(&info, path, args) : inspect_fail(&err);
+	else
+		rc = inspect_show(&info, args, &err);
 	inspect_release(&info);
 	ckpt_close(c);
 	return rc;
@@ -161,7 +202,7 @@ static int inspect_usage(const char *what, const char *word)
 	return INSPECT_USAGE;
 }
 
-enum { JSON = 1000, TENSORS, METADATA, TEMPLATE, CHECK_ONLY, SERVE_OPTION };
+enum { JSON = 1000, TENSORS, METADATA, TEMPLATE, CHECK_ONLY, MEMORY, RANKS, SERVE_OPTION };
 
 static const struct option inspect_options[] = {
 	{"json", no_argument, NULL, JSON},
@@ -169,8 +210,20 @@ static const struct option inspect_options[] = {
 	{"metadata", no_argument, NULL, METADATA},
 	{"template", no_argument, NULL, TEMPLATE},
 	{"check", no_argument, NULL, CHECK_ONLY},
+	{"memory", no_argument, NULL, MEMORY},
+	{"tensor-parallel-size", required_argument, NULL, RANKS},
 	{"max-model-len", required_argument, NULL, SERVE_OPTION},
 	{"hf-overrides", required_argument, NULL, SERVE_OPTION},
+	{"kv-cache-dtype", required_argument, NULL, SERVE_OPTION},
+	{"max-num-seqs", required_argument, NULL, SERVE_OPTION},
+	{"max-num-batched-tokens", required_argument, NULL, SERVE_OPTION},
+	{"activations", required_argument, NULL, SERVE_OPTION},
+	{"gpu-memory-utilization", required_argument, NULL, SERVE_OPTION},
+	{"kv-cache-memory-bytes", required_argument, NULL, SERVE_OPTION},
+	{"num-gpu-blocks-override", required_argument, NULL, SERVE_OPTION},
+	{"device", required_argument, NULL, SERVE_OPTION},
+	{"tokenizer", required_argument, NULL, SERVE_OPTION},
+	{"kernels", required_argument, NULL, SERVE_OPTION},
 	{"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0},
 };
@@ -179,6 +232,7 @@ static const struct option inspect_options[] = {
 static bool inspect_option(struct inspect_args *args, int option, int ix, const char *word, int *code)
 {
 	struct errbuf err = {""};
+	char *end;
 
 	switch (option) {
 	case JSON:
@@ -196,6 +250,14 @@ static bool inspect_option(struct inspect_args *args, int option, int ix, const 
 	case CHECK_ONLY:
 		args->check = true;
 		return true;
+	case MEMORY:
+		args->memory = true;
+		return true;
+	case RANKS:
+		args->tp = (uint32_t)strtoul(optarg, &end, 10);
+		if (!*end && args->tp >= 1 && args->tp <= LIMIT_WORKERS) return true;
+		*code = inspect_usage("--tensor-parallel-size takes a number of ranks from 1 to 64, not", optarg);
+		return false;
 	case SERVE_OPTION:
 		if (config_set(&args->config, inspect_options[ix].name, optarg, &err) == ST_OK) return true;
 		fprintf(stderr, "sluice inspect: %s\n", err.text);
@@ -223,19 +285,33 @@ static int inspect_parse_and_run(struct inspect_args *args, int argc, char **arg
 		if (!inspect_option(args, option, ix, argv[optind - 1], &code)) return code;
 	if (optind == argc) return inspect_usage("no model is given", NULL);
 	if (optind + 1 < argc) return inspect_usage("more than one model is given", argv[optind + 1]);
-	if (args->check + args->template + (args->json || args->tensors || args->metadata) > 1)
+	if (args->check + args->template + (args->json || args->tensors || args->metadata || args->memory) > 1)
 		return inspect_usage("--check and --template go alone", NULL);
+	if (args->memory && (args->tensors || args->metadata))
+		return inspect_usage("--memory goes alone, or with --json", NULL);
 	args->path = argv[optind];
 	return inspect_run(args);
 }
 
+static bool inspect_wants_memory(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--memory") == 0) return true;
+	return false;
+}
+
 int inspect_main(int argc, char **argv)
 {
-	struct inspect_args args = {0};
-	int code;
+	struct inspect_args args = {.tp = 1};
+	struct errbuf err = {""};
+	int code = INSPECT_USAGE;
 
 	config_init(&args.config);
-	code = inspect_parse_and_run(&args, argc, argv);
+	/* What a server here would be started with, flags win; asked for first, since they are set in this order. */
+	if (inspect_wants_memory(argc, argv) && config_from_env(&args.config, &err) != ST_OK)
+		fprintf(stderr, "sluice inspect: %s\n", err.text);
+	else
+		code = inspect_parse_and_run(&args, argc, argv);
 	config_release(&args.config);
 	return code;
 }

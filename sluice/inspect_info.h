@@ -71,4 +71,7 @@ struct inspect_amount inspect_bytes(uint64_t n);
 void inspect_text(const struct inspect_info *info, struct strbuf *out);
 void inspect_json(const struct inspect_info *info, struct strbuf *out);
 
+struct inspect_memory;
+void inspect_json_memory(const struct inspect_memory *m, struct strbuf *out);
+
 #endif

@@ -4,6 +4,7 @@
 #include "common/strbuf.h"
 #include "common/utf8.h"
 #include "sluice/inspect_info.h"
+#include "sluice/inspect_memory.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -302,6 +303,41 @@ static int inspect_json_dump(const char *data, size_t len, void *out)
 	return 0;
 }
 
+static void inspect_json_out(json_t *j, struct strbuf *out)
+{
+	CHECK(json_dump_callback(j, inspect_json_dump, out, JSON_INDENT(2)) == 0 || out->overflow);
+	strbuf_putc(out, '\n');
+	json_decref(j);
+}
+
+void inspect_json_memory(const struct inspect_memory *m, struct strbuf *out)
+{
+	static const char *const rules[] = {"num_gpu_blocks_override", "kv_cache_memory_bytes",
+					    "gpu_memory_utilization"};
+	const struct kvplan *p = &m->plan;
+	json_t *j = inspect_json_must(json_object());
+
+	inspect_json_set(j, "fits", json_boolean(m->rc == ST_OK));
+	inspect_json_set(j, "reason", m->rc == ST_OK ? json_null() : json_string(m->why.text));
+	inspect_json_set(j, "kv_cache_dtype", json_string(kvplan_type_name(m->shape.kv_type)));
+	inspect_json_set(j, "tensor_parallel_size", json_integer(m->shape.tp));
+	inspect_json_set(j, "available_bytes", inspect_json_u64(p->in.available));
+	inspect_json_set(j, "weight_bytes", inspect_json_u64(p->in.weights));
+	inspect_json_set(j, "activation_bytes", inspect_json_u64(p->in.activations));
+	inspect_json_set(j, "workspace_bytes", inspect_json_u64(p->in.workspace));
+	inspect_json_set(j, "state_bytes", inspect_json_u64(p->in.state));
+	inspect_json_set(j, "left_bytes", inspect_json_u64(p->left));
+	inspect_json_set(j, "rule", json_string(rules[p->rule]));
+	inspect_json_set(j, "block_bytes", inspect_json_u64(m->shape.block_bytes));
+	inspect_json_set(j, "num_gpu_blocks", inspect_json_u64(p->n_blocks));
+	inspect_json_set(j, "kv_cache_bytes", inspect_json_u64(p->kv_bytes));
+	inspect_json_set(j, "max_model_len", json_integer(p->model_len_max));
+	inspect_json_set(j, "request_blocks", inspect_json_u64(p->blocks_needed));
+	inspect_json_set(j, "max_model_len_that_fits", json_integer(p->len_fits));
+	inspect_json_set(j, "concurrency", inspect_json_f64(p->full_seqs));
+	inspect_json_out(j, out);
+}
+
 static void inspect_json_lists(const struct inspect_info *info, json_t *j)
 {
 	const struct gguf *g = ckpt_gguf(info->c);
@@ -338,7 +374,5 @@ void inspect_json(const struct inspect_info *info, struct strbuf *out)
 	inspect_json_set(j, "chat_template_bytes",
 			 info->tok.chat_template.s ? inspect_json_u64(info->tok.chat_template.len) : json_null());
 	inspect_json_lists(info, j);
-	CHECK(json_dump_callback(j, inspect_json_dump, out, JSON_INDENT(2)) == 0 || out->overflow);
-	strbuf_putc(out, '\n');
-	json_decref(j);
+	inspect_json_out(j, out);
 }

@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "sluice/program.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -28,31 +29,11 @@ void kid_init(struct kid *k, enum kid_kind kind, uint32_t index, struct mesh *me
 	restart_init(&k->restart, kind == KID_FRONTEND ? &restart_config_frontend : &restart_config_default, now);
 }
 
-/* The program beside this one, or in SLUICE_BIN_DIR. */
 static int kid_program(const struct kid *k, char *out, size_t cap, struct errbuf *err)
 {
-	static const char *const devices[] = {"cpu", "cpu", "cuda", "null"};
-	const char *dir = getenv("SLUICE_BIN_DIR"), *suffix = "", *dash = "";
-	char self[512], *slash;
-	ssize_t n;
+	int rc = program_find(out, cap, k->kind == KID_WORKER ? program_worker(k->mesh->config->device) : kid_words[k->kind], err);
 
-	if (!dir || !dir[0]) {
-		n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-		if (n <= 0) return err_set(err, ST_IO, "cannot find this program's folder: %s; set SLUICE_BIN_DIR", strerror(errno));
-		self[n] = 0;
-		slash = strrchr(self, '/');
-		if (slash) *slash = 0;
-		dir = self;
-	}
-	if (k->kind == KID_WORKER) {
-		dash = "-";
-		suffix = devices[k->mesh->config->device];
-	}
-	if (snprintf(out, cap, "%s/sluice-%s%s%s", dir, kid_words[k->kind], dash, suffix) >= (int)cap)
-		return err_set(err, ST_INVALID, "the program's path is too long");
-	if (access(out, X_OK) != 0)
-		return err_set(err, ST_NOT_FOUND, "cannot start %s: %s is missing or not executable", k->name, out);
-	return ST_OK;
+	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "cannot start %s", k->name);
 }
 
 static void kid_inherit(uv_stdio_container_t *io, int child_fd, int fd)

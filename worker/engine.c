@@ -11,8 +11,10 @@
 #include "common/cpuset.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "model/preflight.h"
 #include "model/ckpt.h"
 #include "model/tokbytes.h"
+#include "worker/bigstep.h"
 #include "worker/outcome.h"
 
 #include <jansson.h>
@@ -30,6 +32,7 @@ struct engine {
 	struct spec spec;
 	struct memplan plan;
 	struct kvplan_shape kv_shape;
+	struct wsrc_rank rank;
 	uint32_t model_len_max, n_threads, n_blocks;
 	bool len_settled; /* model_len_max is no longer the longest possible, but what it will be */
 	uint64_t memory_available;
@@ -57,15 +60,11 @@ void engine_opts_init(struct engine_opts *o)
 
 static int engine_read_spec(struct engine *e, struct spec_opts *opts, struct errbuf *err)
 {
-	json_t *overrides = e->opts.overrides ? json_loads(e->opts.overrides, JSON_REJECT_DUPLICATES, NULL) : NULL;
-	int rc;
+	json_t *overrides = NULL;
+	int rc = preflight_overrides(&overrides, e->opts.overrides ? e->opts.overrides : "", err);
 
-	if (e->opts.overrides && !json_is_object(overrides))
-		rc = err_set(err, ST_INVALID, "--hf-overrides is not a JSON object");
-	else {
-		opts->overrides = overrides;
-		rc = spec_read(&e->spec, e->ckpt, opts, err);
-	}
+	opts->overrides = overrides;
+	if (rc == ST_OK) rc = spec_read(&e->spec, e->ckpt, opts, err);
 	json_decref(overrides);
 	return rc;
 }
@@ -83,7 +82,7 @@ static int engine_read_model(struct engine *e, struct errbuf *err)
 		return err_set(err, ST_INVALID, "--max-model-len %u is more than the model's own context length, %u", o->model_len_max,
 			       e->spec.context_len);
 	e->model_len_max = opts.model_len_max ? opts.model_len_max : min_u32(e->spec.context_len, LIMIT_TOKENS);
-	return kvplan_shape(&e->kv_shape, &e->spec, o->kv_type, 1, e->model_len_max, err);
+	return kvplan_shape(&e->kv_shape, &e->spec, o->kv_type, e->rank.size, e->model_len_max, err);
 }
 
 static void engine_make_plan(struct engine *e)
@@ -96,14 +95,17 @@ static void engine_make_plan(struct engine *e)
 				      .kv_groups = max_u32(1, kvgroups_n(&e->kv_shape.groups)),
 				      .mask_vocab = e->env.mask_vocab};
 	size_t weight_bytes = e->plan.weight_bytes;
+	struct spec share;
 
-	memplan_init(&e->plan, &e->spec, &sizes);
+	spec_share(&share, &e->spec, e->rank.size);
+	memplan_init(&e->plan, &share, &sizes);
+	free(share.layers);
 	e->plan.weight_bytes = weight_bytes;
 	e->plan.kv_block_bytes = e->kv_shape.block_bytes;
 	if (o->null_device) e->plan.activation_bytes = e->plan.scratch_bytes = e->plan.state_bytes = 0; /* nothing is computed */
 }
 
-static int engine_kvplan(const struct engine *e, struct kvplan *out, struct errbuf *err)
+int engine_kvplan(const struct engine *e, struct kvplan *out, struct errbuf *err)
 {
 	const struct engine_opts *o = &e->opts;
 	struct kvplan_in in = {.available = e->memory_available,
@@ -124,12 +126,25 @@ static int engine_kvplan(const struct engine *e, struct kvplan *out, struct errb
 	return kvplan_make(out, &in, err);
 }
 
+/* Why it does not fit, before the line that says so. */
+static void engine_log_plan(const struct engine *e, const struct kvplan *plan)
+{
+	struct strbuf table;
+
+	strbuf_init(&table, 16 * KIB);
+	kvplan_table(&table, &e->spec, plan);
+	strbuf_putc(&table, 0);
+	for (char *save = NULL, *line = strtok_r(table.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) log_info("%s", line);
+	strbuf_release(&table);
+}
+
 /* Makes sure that what is planned fits, and settles an automatic length: activations were planned for the longest, so they still fit. */
 static int engine_settle(struct engine *e, struct errbuf *err)
 {
 	struct kvplan plan;
 	int rc = engine_kvplan(e, &plan, err);
 
+	if (rc != ST_OK) engine_log_plan(e, &plan);
 	if (rc == ST_OK && e->opts.model_len_max == ENGINE_LEN_AUTO) {
 		e->model_len_max = plan.model_len_max;
 		engine_make_plan(e);
@@ -147,11 +162,13 @@ static int engine_open_device(struct engine *e, struct errbuf *err)
 				 .hash_logits = e->opts.hash_logits,
 				 .spin_us = e->opts.spin_us,
 				 .scratch_bytes = e->plan.scratch_bytes};
+	uint64_t viewed = 0;
 	int rc = kdev_open_cpu(&e->dev, &opts, err);
 
 	if (rc != ST_OK) return rc;
-	rc = weights_bytes(e->dev, &e->spec, e->ckpt, (struct wsrc_rank){0, 1}, &e->plan.weight_bytes, err);
-	return rc == ST_OK ? engine_settle(e, err) : rc;
+	rc = weights_bytes(e->dev, &e->spec, e->ckpt, e->rank, &e->plan.weight_bytes, &viewed, err);
+	e->plan.weight_bytes += viewed;
+	return rc;
 }
 
 static void engine_make_columns(struct engine *e)
@@ -179,7 +196,6 @@ static void engine_make_masks(struct engine *e)
 	e->env.masks = masks_new(t, ENGINE_MASK_BYTES);
 }
 
-/* All but the arithmetic: the null device ends here. */
 static int engine_prepare(struct engine *e, struct errbuf *err)
 {
 	int rc = engine_read_model(e, err);
@@ -188,15 +204,12 @@ static int engine_prepare(struct engine *e, struct errbuf *err)
 	engine_make_masks(e);
 	engine_make_plan(e);
 	engine_make_columns(e);
-	return e->opts.null_device ? engine_settle(e, err) : ST_OK;
+	return ST_OK;
 }
 
 static int engine_load_device(struct engine *e, weights_progress *progress, void *ctx, struct errbuf *err)
 {
-	int rc = engine_open_device(e, err);
-
-	if (rc != ST_OK) return rc;
-	rc = weights_load(&e->weights, e->dev, &e->spec, e->ckpt, (struct wsrc_rank){0, 1}, e->n_threads, progress, ctx, err);
+	int rc = weights_load(&e->weights, e->dev, &e->spec, e->ckpt, e->rank, e->n_threads, progress, ctx, err);
 	if (rc != ST_OK) return rc;
 	rc = decoder_init(&e->decoder, e->dev, &e->spec, &e->weights, &e->kv_shape.groups, &e->plan, err);
 	e->decoder.on_hidden = e->opts.on_hidden;
@@ -204,30 +217,57 @@ static int engine_load_device(struct engine *e, weights_progress *progress, void
 	return rc;
 }
 
-int engine_load(struct engine **out, const struct engine_opts *opts, weights_progress *progress, void *ctx,
-		struct errbuf *err)
+static struct engine *engine_new(const struct engine_opts *opts)
 {
 	struct engine *e = mem_new(struct engine);
-	int rc;
 
 	CHECK(opts->seqs_max >= 1 && opts->seqs_max <= LIMIT_SEQS && opts->batched_tokens_max >= 1 &&
 	      opts->batched_tokens_max <= LIMIT_BATCH && kkv_type_built(opts->kv_type));
 	e->opts = *opts;
 	e->why = "";
+	e->rank = (struct wsrc_rank){0, max_u32(opts->tp, 1)};
 	e->n_threads = opts->n_threads ? opts->n_threads : cpuset_available();
 	e->memory_available = opts->kv.available ? opts->kv.available : cpuset_memory_available();
-	rc = engine_prepare(e, err);
-	if (rc == ST_OK && !opts->null_device) rc = engine_load_device(e, progress, ctx, err);
+	return e;
+}
+
+/* What is borrowed is borrowed no longer. */
+static int engine_finish(struct engine *e, int rc, struct engine **out)
+{
 	if (e->weights.viewed_bytes == 0) {
 		ckpt_close(e->ckpt);
 		e->ckpt = NULL;
 	}
-	e->opts.model = e->opts.tokenizer = e->opts.overrides = NULL; /* were borrowed */
+	e->opts.model = e->opts.tokenizer = e->opts.overrides = NULL;
 	if (rc == ST_OK)
 		*out = e;
 	else
 		engine_free(e);
 	return rc;
+}
+
+int engine_load(struct engine **out, const struct engine_opts *opts, weights_progress *progress, void *ctx,
+		struct errbuf *err)
+{
+	struct engine *e = engine_new(opts);
+	int rc = engine_prepare(e, err);
+
+	CHECK(e->rank.size == 1);
+	if (rc == ST_OK && !opts->null_device) rc = engine_open_device(e, err);
+	if (rc == ST_OK) rc = engine_settle(e, err);
+	if (rc == ST_OK && !opts->null_device) rc = engine_load_device(e, progress, ctx, err);
+	return engine_finish(e, rc, out);
+}
+
+int engine_measure(struct engine **out, const struct engine_opts *opts, struct errbuf *err)
+{
+	struct engine *e = engine_new(opts);
+	int rc;
+
+	e->n_threads = 1;
+	rc = engine_prepare(e, err);
+	if (rc == ST_OK && !opts->null_device) rc = engine_open_device(e, err);
+	return engine_finish(e, rc, out);
 }
 
 void engine_free(struct engine *e)
@@ -302,11 +342,50 @@ const char *engine_why(const struct engine *e)
 	return e->why;
 }
 
+/* As before kv_init. */
+static void engine_kv_drop(struct engine *e)
+{
+	struct errbuf unused;
+
+	batch_free(e->batch);
+	e->batch = NULL;
+	e->n_blocks = 0;
+	if (e->dev) CHECK(decoder_kv_init(&e->decoder, 0, &unused) == ST_OK);
+}
+
+/* The largest step that may come, on as many blocks as it takes: what activations, workspace and states really take is touched then. */
+static int engine_run_largest(struct engine *e, uint64_t n_blocks_max, struct errbuf *err)
+{
+	uint32_t n_groups = e->plan.sizes.kv_groups, n_seqs = min_u32(e->opts.seqs_max, e->opts.batched_tokens_max);
+	uint32_t len = min_u32(e->opts.batched_tokens_max / n_seqs, e->model_len_max);
+	struct msg_step_result result;
+	struct bigstep largest;
+	int rc;
+
+	/* Fewer, longer sequences where there are few blocks. */
+	while (n_seqs > 1 && bigstep_blocks(n_seqs, len, n_groups) > n_blocks_max) {
+		n_seqs = (n_seqs + 1) / 2;
+		len = min_u32(e->opts.batched_tokens_max / n_seqs, e->model_len_max);
+	}
+	while (len > 1 && bigstep_blocks(n_seqs, len, n_groups) > n_blocks_max) len--;
+	if (bigstep_blocks(n_seqs, len, n_groups) > n_blocks_max) return ST_OK;
+	rc = engine_kv_init(e, (uint32_t)bigstep_blocks(n_seqs, len, n_groups), err);
+	if (rc != ST_OK) return rc;
+	bigstep_init(&largest, n_seqs, len, n_groups);
+	rc = engine_step(e, &largest.step, &result);
+	bigstep_release(&largest);
+	if (rc != ST_OK)
+		err_set(err, rc, "the largest step (%u sequences of %u tokens): %s", n_seqs, len, rc == ST_INVALID ? e->why : status_text(rc));
+	engine_kv_drop(e);
+	return rc;
+}
+
 int engine_profile(struct engine *e, uint32_t *n_blocks, struct errbuf *err)
 {
 	struct kvplan plan;
 	int rc = engine_kvplan(e, &plan, err);
 
+	if (rc == ST_OK && e->opts.profile_run && !e->n_blocks) rc = engine_run_largest(e, plan.n_blocks, err);
 	*n_blocks = rc == ST_OK ? (uint32_t)plan.n_blocks : 0;
 	return rc;
 }
@@ -553,58 +632,21 @@ int engine_step(struct engine *e, const struct msg_step *step, struct msg_step_r
 
 int engine_warm_up(struct engine *e, uint64_t *step_ns)
 {
-	static const uint32_t zero[1] = {0}, one[1] = {1};
-	static const uint64_t seed[1] = {0};
-	static const float no_temperature[1] = {0}, full[1] = {1};
-	struct view z = view_of(zero, 1), o = view_of(one, 1);
-	uint32_t zeros[LIMIT_KV_GROUPS] = {0}, ones[LIMIT_KV_GROUPS], groups[LIMIT_KV_GROUPS], n_groups = e->plan.sizes.kv_groups;
-	struct msg_step step = {.added = z,
-				.added_n_tokens = o,
-				.added_tokens = z,
-				.added_n_prompt = o,
-				.added_n_output_min = z,
-				.added_n_stop = z,
-				.added_temperature = view_of(no_temperature, 1),
-				.added_top_p = view_of(full, 1),
-				.added_top_k = z,
-				.added_min_p = view_of(no_temperature, 1),
-				.added_seed = view_of(seed, 1),
-				.added_choice = z,
-				.added_n_logprobs = z,
-				.added_kind = z,
-				.added_n_output_max = o,
-				.added_repetition = view_of(full, 1),
-				.added_presence = view_of(no_temperature, 1),
-				.added_frequency = view_of(no_temperature, 1),
-				.added_n_bias = z,
-				.added_n_allowed = z,
-				.added_n_prompt_logprobs = z,
-				.added_n_prompt_known = o,
-				.added_n_grammar = z,
-				.grown = view_of(zeros, n_groups),
-				.grown_n = view_of(ones, n_groups),
-				.grown_group = view_of(groups, n_groups),
-				.grown_blocks = view_of(groups, n_groups),
-				.run = z,
-				.run_start = z,
-				.run_n = o,
-				.run_sample = o};
 	struct msg_step_result result;
+	struct bigstep one;
 	uint64_t from;
 	int rc = ST_OK;
 
 	*step_ns = 0;
-	if (!e->batch || e->n_blocks < n_groups) return ST_INVALID;
-	for (uint32_t g = 0; g < n_groups; g++) {
-		ones[g] = 1;
-		groups[g] = g; /* a block of its own each, too */
-	}
+	if (!e->batch || e->n_blocks < e->plan.sizes.kv_groups) return ST_INVALID;
+	bigstep_init(&one, 1, 1, e->plan.sizes.kv_groups);
 	/* Twice: the first touches pages and wakes threads, the second is measured. */
 	for (int i = 0; i < 2 && rc == ST_OK && batch_n_used(e->batch) == 0; i++) {
 		from = clock_now_ns();
-		rc = engine_step(e, &step, &result);
+		rc = engine_step(e, &one.step, &result);
 		*step_ns = clock_now_ns() - from;
 		batch_reset(e->batch);
 	}
+	bigstep_release(&one);
 	return rc;
 }

@@ -41,8 +41,10 @@ struct engine_opts {
 	enum kact act;
 	enum klevel level_max;
 	enum ggtype kv_type; /* kkv_type_built() */
+	uint32_t tp;         /* ranks that share the model; 0, 1: none. More: for engine_measure() alone */
 	struct engine_kv kv;
 	bool hash_logits;
+	bool profile_run; /* engine_profile() runs the largest step */
 	bool null_device; /* all but the arithmetic: a token is a hash of what the sequence ends with */
 	uint32_t spin_us; /* kdev_opts */
 	/* Tests and tools: called with each row's logits before it is drawn; and with those that give a prompt's log-probabilities, in
@@ -58,10 +60,15 @@ void engine_opts_init(struct engine_opts *o);
 
 struct engine;
 
-/* Reads the model, checks that memory suffices, loads the weights. progress may be NULL. */
+/* Reads the model, checks that memory suffices (if not, the plan is logged as a table), loads the weights. progress may be NULL. */
 int engine_load(struct engine **out, const struct engine_opts *opts, weights_progress *progress, void *ctx,
 		struct errbuf *err) MUST_CHECK;
 void engine_free(struct engine *e);
+
+/* Reads the model and plans as engine_load() does, but loads nothing and refuses nothing for want of memory: good for engine_kvplan() only. */
+int engine_measure(struct engine **out, const struct engine_opts *opts, struct errbuf *err) MUST_CHECK;
+/* The plan of the KV cache; errors as kvplan_make(). It points into the engine. */
+int engine_kvplan(const struct engine *e, struct kvplan *out, struct errbuf *err) MUST_CHECK;
 
 const struct memplan *engine_plan(const struct engine *e);
 const struct spec *engine_spec(const struct engine *e);

@@ -1,7 +1,11 @@
 /* main_sluice-worker-cpu.c - the worker process on the CPU. */
+#include "worker/planproc.h"
 #include "worker/workerproc.h"
 
-int main(void)
+int main(int argc, char **argv)
 {
-	return workerproc_run(false);
+	const bool null_device = false;
+
+	if (planproc_is_asked(argc, argv)) return planproc_run(argc, argv, null_device);
+	return workerproc_run(null_device);
 }

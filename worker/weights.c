@@ -179,7 +179,8 @@ static void weights_job_release(struct weights_job *j)
 	free(j->list.vectors);
 }
 
-int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, size_t *out, struct errbuf *err)
+int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, size_t *copied, uint64_t *viewed,
+		  struct errbuf *err)
 {
 	struct weights w;
 	struct weights_job j;
@@ -187,7 +188,8 @@ int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, 
 
 	weights_job_init(&j, &w, dev, s, c, rank);
 	rc = weights_list(&j, err);
-	*out = j.list.bytes;
+	*copied = j.list.bytes;
+	*viewed = j.list.viewed_bytes;
 	weights_job_release(&j);
 	weights_release(&w);
 	return rc;

@@ -36,10 +36,11 @@ static inline const struct weights_layer *weights_model(const struct weights *w)
 /* Called now and then by the loading thread, and at the end with done == total. */
 typedef void weights_progress(void *ctx, uint64_t bytes_done, uint64_t bytes_total);
 
-/* Device bytes that loading will take (without what is viewed). ST_UNSUPPORTED, with the tensor's name, when the device has no products
+/* Bytes that loading will take: copied to the device, and viewed where they lie in the files' maps, which wants room in the page cache.
+ * ST_UNSUPPORTED, with the tensor's name, when the device has no products
  * for its type; wsrc_find()'s and wsrc_shard()'s errors. */
-int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, size_t *out,
-		  struct errbuf *err) MUST_CHECK;
+int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, size_t *copied,
+		  uint64_t *viewed, struct errbuf *err) MUST_CHECK;
 
 /* Fills a zeroed *w; the caller releases it also after an error (a NaN scale names tensor and place). progress may be NULL. */
 int weights_load(struct weights *w, struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank,

@@ -31,14 +31,12 @@ static enum ggtype workerproc_kv_type(const struct config *c)
 	return c->activations == ACTIVATIONS_F32 ? GGTYPE_F32 : GGTYPE_F16;
 }
 
-static void workerproc_options(struct workerproc *w, bool null_device)
+void workerproc_options(const struct config *c, bool null_device, struct engine_opts *o)
 {
 	static const enum klevel levels[] = {[KERNELS_AUTO] = KLEVEL_AVX512,
 					     [KERNELS_REF] = KLEVEL_REF,
 					     [KERNELS_AVX2] = KLEVEL_AVX2,
 					     [KERNELS_AVX512] = KLEVEL_AVX512};
-	const struct config *c = &w->boot.config;
-	struct engine_opts *o = &w->opts;
 	bool f32 = c->activations == ACTIVATIONS_F32;
 
 	engine_opts_init(o);
@@ -121,7 +119,7 @@ int workerproc_run(bool null_device)
 		boot_send_failed(EXIT_FAILED, err.text);
 		return EXIT_FAILED;
 	}
-	workerproc_options(&w, null_device);
+	workerproc_options(&w.boot.config, null_device, &w.opts);
 	rank = rank_new(&w.io, &w.opts);
 	rc = rank_run(rank);
 	if (rc != ST_OK) log_error("the worker ends: %s", status_text(rc));
