@@ -63,18 +63,22 @@ static void family_deepseek_groups(struct family_reading *r)
 static void family_deepseek_experts(struct family_reading *r, bool v3)
 {
 	struct spec_layer *y = &r->y;
+	uint64_t shared;
 
 	r->dense_first = family_u32_or(r, FAMILY_dense_first, 0);
 	r->moe_every = family_u32_or(r, FAMILY_moe_every, 1);
 	r->mtp_layers = family_u32_or(r, FAMILY_mtp_layers, 0);
 	family_experts(r, FAMILY_expert_ffn);
-	y->shared_ffn = y->expert_ffn * family_u32_or(r, FAMILY_n_shared, 0);
-	if (r->rc == ST_OK && y->shared_ffn > SPEC_FFN_MAX)
-		family_fail(r, ST_INVALID, "the shared experts' width is %u; expected up to %u", y->shared_ffn,
-			    SPEC_FFN_MAX);
+	shared = (uint64_t)y->expert_ffn * family_u32_or(r, FAMILY_n_shared, 0);
+	if (shared > SPEC_FFN_MAX)
+		family_fail(r, ST_INVALID, "%s times %s is %llu; expected up to %u",
+			    family_key(r, FAMILY_n_shared).text, family_key(r, FAMILY_expert_ffn).text,
+			    (unsigned long long)shared, SPEC_FFN_MAX);
+	else
+		y->shared_ffn = (uint32_t)shared;
 	y->router = v3 ? SPEC_SIGMOID : SPEC_SOFTMAX;
 	y->router_correction = v3;
-	y->router_norm = family_bool_or(r, FAMILY_router_norm, v3);
+	y->router_norm = family_bool_or(r, FAMILY_router_norm, v3 && !r->g);
 	y->router_scale = family_f64_or(r, FAMILY_router_scale, 1);
 	family_deepseek_groups(r);
 }
@@ -96,19 +100,19 @@ static void family_deepseek_common(struct family_reading *r)
 /* Several files of llama.cpp's one architecture: what the router is decides. */
 static void family_deepseek_v2_gguf(struct family_reading *r)
 {
-	uint32_t kind = family_u32_or(r, FAMILY_router_kind, 1);
+	struct names_text name;
+	bool corrected;
+	uint32_t kind;
 
+	/* The first layer with experts tells whether there are corrections, and without the key what the router is. */
+	snprintf(name.text, sizeof(name.text), "blk.%u.exp_probs_b.bias", family_u32_or(r, FAMILY_dense_first, 0));
+	corrected = ckpt_find(r->c, name.text) != NULL;
+	kind = family_u32_or(r, FAMILY_router_kind, corrected ? 2 : 1);
 	if (kind != 1 && kind != 2)
 		family_fail(r, ST_UNSUPPORTED, "key %s is %u; supported: 1 (softmax), 2 (sigmoid)",
 			    family_key(r, FAMILY_router_kind).text, kind);
 	family_deepseek_experts(r, kind == 2);
-	r->y.router_correction = ckpt_find(r->c, "blk.0.exp_probs_b.bias") != NULL;
-	if (r->dense_first < r->s->n_layers) {
-		struct names_text name;
-
-		snprintf(name.text, sizeof(name.text), "blk.%u.exp_probs_b.bias", r->dense_first);
-		r->y.router_correction = ckpt_find(r->c, name.text) != NULL;
-	}
+	r->y.router_correction = corrected;
 }
 
 static void family_deepseek_v2_fill(struct family_reading *r)

@@ -9,43 +9,42 @@
 
 #include <string.h>
 
+/* clang-format off */
+
 /* Keys of config.json that change nothing in what a token's logits are. */
 static const char family_rest_config[] =
-	"architectures|model_type|torch_dtype|dtype|transformers_version|auto_map|initializer_range|use_cache|name_or_"
-	"path|"
-	"attention_dropout|resid_pdrop|embd_pdrop|hidden_dropout|dropout|classifier_dropout|hidden_dropout_prob|attn_"
-	"pdrop|"
-	"pretraining_tp|output_attentions|output_hidden_states|output_router_logits|router_aux_loss_coef|router_jitter_"
-	"noise|"
-	"router_z_loss_coef|aux_loss_alpha|seq_aux|ep_size|cache_implementation|attn_implementation|use_flash_"
-	"attention|use_flash_attn|"
-	"gradient_checkpointing|use_return_dict|return_dict|torchscript|is_decoder|is_encoder_decoder|add_cross_"
-	"attention|tie_encoder_decoder|"
-	"chunk_size_feed_forward|id2label|label2id|num_labels|problem_type|finetuning_task|task_specific_params|"
-	"tokenizer_class|prefix|"
-	"max_length|min_length|do_sample|early_stopping|num_beams|num_beam_groups|diversity_penalty|temperature|top_k|"
-	"top_p|typical_p|"
-	"repetition_penalty|length_penalty|no_repeat_ngram_size|encoder_no_repeat_ngram_size|num_return_sequences|"
-	"output_scores|"
-	"return_dict_in_generate|forced_bos_token_id|forced_eos_token_id|remove_invalid_values|exponential_decay_"
-	"length_penalty|"
-	"suppress_tokens|begin_suppress_tokens|bad_words_ids|pruned_heads|sep_token_id|decoder_start_token_id|cross_"
-	"attention_hidden_size|"
-	"tf_legacy_loss|use_bfloat16|unsloth_fixed|unsloth_version|model_name|initial_context_length|kv_cache_quant|"
-	"max_seq_len|max_seq_length|model_max_length|seq_length|use_mtp|mtp_use_dedicated_embeddings|"
-	"base_model_tp_plan|base_model_pp_plan|base_model_ep_plan|"
-	"image_token_id|video_token_id|language_model_only|mm_tokens_per_image|full_attn_mod|interpolate_factor|"
-	"text_config|vision_config|audio_config|"
-	"mamba_ssm_dtype|bos_token|eos_token|pad_token";
+	/* what the file is */
+	"architectures|model_type|torch_dtype|dtype|transformers_version|auto_map|name_or_path|model_name|tokenizer_class|prefix|"
+	"text_config|vision_config|audio_config|language_model_only|mm_tokens_per_image|unsloth_fixed|unsloth_version|"
+	/* training */
+	"initializer_range|attention_dropout|resid_pdrop|embd_pdrop|attn_pdrop|hidden_dropout|dropout|classifier_dropout|"
+	"output_router_logits|router_aux_loss_coef|router_jitter_noise|router_z_loss_coef|aux_loss_alpha|seq_aux|tf_legacy_loss|"
+	"gradient_checkpointing|pretraining_tp|ep_size|"
+	/* how others compute, or how far */
+	"use_cache|cache_implementation|attn_implementation|use_flash_attention|use_flash_attn|use_bfloat16|mamba_ssm_dtype|"
+	"initial_context_length|max_seq_len|max_seq_length|model_max_length|seq_length|full_attn_mod|interpolate_factor|"
+	"use_mtp|mtp_use_dedicated_embeddings|"
+	/* defaults of transformers' class of all settings */
+	"output_attentions|output_hidden_states|use_return_dict|return_dict|torchscript|is_decoder|is_encoder_decoder|"
+	"add_cross_attention|cross_attention_hidden_size|tie_encoder_decoder|chunk_size_feed_forward|pruned_heads|problem_type|"
+	"id2label|label2id|num_labels|finetuning_task|task_specific_params|"
+	/* generation */
+	"max_length|min_length|do_sample|early_stopping|num_beams|num_beam_groups|diversity_penalty|temperature|top_k|top_p|typical_p|"
+	"repetition_penalty|length_penalty|no_repeat_ngram_size|encoder_no_repeat_ngram_size|num_return_sequences|output_scores|"
+	"return_dict_in_generate|remove_invalid_values|exponential_decay_length_penalty|suppress_tokens|begin_suppress_tokens|"
+	"bad_words_ids|bos_token|eos_token|pad_token";
 
 /* Ends of such keys. */
-static const char *const family_rest_ends[] = {"_token_id", "_token_ids",    "_token_index", "_version", "_dropout",
-					       "_pdrop",    "_dropout_prob", "_loss_coef",   "_plan"};
+static const char *const family_rest_ends[] = {
+	"_token_id", "_token_ids", "_token_index", "_version", "_dropout", "_pdrop", "_dropout_prob", "_loss_coef", "_plan",
+};
 
 /* GGUF keys behind "ARCHITECTURE.". */
-static const char family_rest_gguf[] = "vocab_size|tensor_data_layout|rope.scaling.finetuned|attention.causal|rope."
-				       "dimension_sections|attention.layer_norm_epsilon|"
-				       "pooling_type|embedding_length_out";
+static const char family_rest_gguf[] =
+	"vocab_size|tensor_data_layout|rope.scaling.finetuned|rope.dimension_sections|attention.layer_norm_epsilon|pooling_type|"
+	"embedding_length_out";
+
+/* clang-format on */
 
 static bool family_rest_ends_so(const char *key)
 {
@@ -142,7 +141,6 @@ static void family_rest_keys(struct family_reading *r)
 
 		if (kv->key.len <= skip + 1 || memcmp(kv->key.s, r->arch, skip) != 0 || kv->key.s[skip] != '.')
 			continue;
-		if (family_rest_kv_empty(kv)) continue;
 		key[0] = 0;
 		if (kv->key.len - skip - 1 < sizeof(key)) {
 			memcpy(key, kv->key.s + skip + 1, kv->key.len - skip - 1);
@@ -150,6 +148,8 @@ static void family_rest_keys(struct family_reading *r)
 		}
 		x = family_setting_spelled(r, key);
 		if (x != FAMILY_SETTING_COUNT && r->asked[x]) continue;
+		if (family_rest_kv_empty(kv) != (strcmp(key, "attention.causal") == 0))
+			continue; /* false alone says something */
 		if (x == FAMILY_SETTING_COUNT && family_words_have(family_rest_gguf, key, strlen(key), NULL)) continue;
 		family_fail(r, ST_UNSUPPORTED, "key %s is a setting that is not built for the family %s",
 			    quote_short(kv->key.s, kv->key.len).text, r->f->name);

@@ -243,7 +243,7 @@ static void family_rope_yarn_keys(struct family_reading *r, struct family_rope_r
 	f->p.beta_fast = family_f64_or(r, FAMILY_rope_beta_fast, 32);
 	f->p.beta_slow = family_f64_or(r, FAMILY_rope_beta_slow, 1);
 	f->p.truncate = !a->no_truncate;
-	f->p.mscale = family_f64_or(r, FAMILY_rope_attention, 1) * (has_log_mul ? 1 : rope_yarn_mscale(f->p.factor, 1));
+	if (!has_log_mul) f->p.mscale *= rope_yarn_mscale(f->p.factor, 1);
 	r->mla_mscale = f->p.factor > 1 ? 1 + log_mul * log(f->p.factor) : 1;
 }
 
@@ -254,7 +254,6 @@ static void family_rope_long_tensors(struct family_reading *r, struct family_rop
 	double *both[2] = {family_rope_tensor(r, "rope_factors_short.weight", f->p.dims / 2),
 			   family_rope_tensor(r, "rope_factors_long.weight", f->p.dims / 2)};
 
-	f->p.mscale = family_f64_or(r, FAMILY_rope_attention, 1);
 	f->divisors = both[len > original];
 	free(both[len <= original]);
 	if (!f->divisors) return;
@@ -269,11 +268,12 @@ static void family_rope_keys(struct family_reading *r, struct family_rope_readin
 	uint32_t kind = family_word(r, FAMILY_rope_kind, "linear|none|yarn|longrope");
 	double factor = family_f64_or(r, FAMILY_rope_factor, 0);
 
+	f->p.mscale = family_f64_or(r, FAMILY_rope_attention, 1);
+	family_given(r, FAMILY_rope_original); /* written without a scaling too */
 	if (kind == 3 || ckpt_find(r->c, "rope_factors_long.weight")) {
 		family_rope_long_tensors(r, f);
 		return;
 	}
-	family_f64_or(r, FAMILY_rope_attention, 1);
 	f->divisors = family_rope_tensor(r, "rope_freqs.weight", f->p.dims / 2);
 	if (f->divisors) {
 		f->p.kind = ROPE_DIVIDED;
