@@ -131,9 +131,13 @@ int hubenv_read(struct hubenv *e, struct errbuf *err)
 {
 	char *home = hf_home();
 	const char *cache = env("HF_HUB_CACHE") ? env("HF_HUB_CACHE") : env("HUGGINGFACE_HUB_CACHE");
+	const char *cacert = env("SSL_CERT_FILE");
 	int rc;
 
 	*e = (struct hubenv){.offline = is_true(env("HF_HUB_OFFLINE"))};
+	if (!cacert) cacert = env("REQUESTS_CA_BUNDLE");
+	if (!cacert) cacert = env("CURL_CA_BUNDLE");
+	if (cacert) e->cacert = expanded(cacert);
 	e->cache = cache ? expanded(cache) : joined(home, "/hub");
 	rc = read_endpoint(e, err);
 	if (rc == ST_OK) rc = read_token(e, home, err);
@@ -150,6 +154,7 @@ void hubenv_release(struct hubenv *e)
 	if (e->token) explicit_bzero(e->token, strlen(e->token));
 	free(e->token);
 	free(e->endpoint);
+	free(e->cacert);
 	free(e->cache);
 	*e = (struct hubenv){0};
 }

@@ -72,9 +72,14 @@ static void file_close(struct hubfile *f)
 	f->sum = NULL;
 }
 
-/* f->err says why. */
+/* f->err says why. An empty file is no beginning. */
 static void file_fail(struct hubfile *f, int rc)
 {
+	char path[HUBCACHE_PATH_MAX];
+	struct stat st;
+
+	hubcache_blob(f->env->cache, f->etag, ".incomplete", path);
+	if (f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_size == 0) unlink(path); /* under its lock */
 	file_close(f);
 	f->rc = rc;
 	f->state = HUBFILE_FAILED;

@@ -234,6 +234,7 @@ static void start_hop(struct hubweb_call *c)
 	curl_easy_setopt(c->curl, CURLOPT_NOBODY, c->is_head ? 1L : 0L);
 	if (!getenv("no_proxy") && !getenv("NO_PROXY"))
 		curl_easy_setopt(c->curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
+	if (c->web->env->cacert) curl_easy_setopt(c->curl, CURLOPT_CAINFO, c->web->env->cacert);
 	curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->detail);
 	curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, on_header);
 	curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, c);

@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import json
 import re
+import ssl
 import threading
 import time
 import urllib.parse
@@ -29,8 +30,10 @@ class Repo:
 
 
 class Hub:
-    def __init__(self):
+    def __init__(self, tls=None):
+        """tls: (certificate, key) of the hub; the CDN is plain in any case."""
         self.repos = {}
+        self.tls = tls
         self.log = []      # (server, method, path, headers)
         self.cut = {}      # file: [after how many bytes of each answer the connection ends, ...]
         self.fail = {}     # path's end: [status, ...] answered first
@@ -43,7 +46,7 @@ class Hub:
         self.redirect_to = None  # file -> address
         self.lock = threading.Lock()
         self.servers = [self._start("hub"), self._start("cdn")]
-        self.url = "http://127.0.0.1:%d" % self.servers[0].server_port
+        self.url = "%s://127.0.0.1:%d" % ("https" if tls else "http", self.servers[0].server_port)
         self.cdn = "http://127.0.0.1:%d" % self.servers[1].server_port
 
     def _start(self, name):
@@ -68,6 +71,10 @@ class Hub:
             def handle_error(self, request, address):
                 pass
         server = Server(("127.0.0.1", 0), Handler)
+        if self.tls and name == "hub":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*self.tls)
+            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return server
 

@@ -399,6 +399,22 @@ def test_redirects_in_a_circle(hub, pull):
     assert len(hub.log) < 40
 
 
+def test_https(tmp_path):
+    crt, key = str(tmp_path / "crt"), str(tmp_path / "key")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-out", crt, "-days", "2",
+                    "-subj", "/CN=hub", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, stderr=subprocess.DEVNULL)
+    with fakehub.Hub(tls=(crt, key)) as hub:
+        hub.repos["org/m"] = fakehub.Repo(dict(FILES))
+        pull = Puller(hub, tmp_path)
+        _, said = pull.run("org/m", code=1, HF_TOKEN=TOKEN)
+        assert "org/m: SSL certificate problem: self" in said and len(said.splitlines()) == 1 and not hub.log
+        _, said = pull.run("org/m", code=1, HF_TOKEN=TOKEN, SSL_CERT_FILE=crt)
+        assert "model.safetensors: it redirects from https to http://127.0.0.1" in said
+        assert not [r for r in hub.log if r[0] == "cdn"]
+        hub.repos["org/m"].lfs.clear()  # all of it comes from the hub
+        pull.expect_whole(pull.run("org/m", SSL_CERT_FILE=crt)[0])
+
+
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"{}", b"[" * 5000, b'{"sha": "main", "siblings": []}'])
 def test_a_hub_that_is_none(pull, hub, answer, monkeypatch):
     monkeypatch.setattr(hub, "send_info", lambda h, name, revision: hub.plain(h, 200, answer))
