@@ -17,6 +17,14 @@ static NORETURN void decodebench_fail(const char *what)
 	exit(1);
 }
 
+/* A stepper whose KV groups have equal parts of the pool. */
+static void decodebench_stepper(struct stepper *s, const struct engine *e)
+{
+	stepper_init(s);
+	s->n_groups = max_u32(1, kvgroups_n(engine_kvgroups(e)));
+	s->group_blocks = engine_n_blocks(e) / s->n_groups;
+}
+
 static void decodebench_step(struct engine *e, struct stepper *s)
 {
 	struct msg_step_result r;
@@ -33,7 +41,7 @@ static double decodebench_decode(struct engine *e, uint32_t streams, uint32_t n,
 	struct stepper s;
 	uint64_t from;
 
-	stepper_init(&s);
+	decodebench_stepper(&s, e);
 	for (uint32_t i = 0; i < streams; i++) {
 		for (uint32_t j = 0; j < prompt; j++)
 			tokens[j] = (i * 7919 + j * 104729 + 17) % engine_spec(e)->n_tokens;
@@ -64,7 +72,7 @@ static double decodebench_prefill(struct engine *e, uint32_t n)
 	uint64_t from, ns;
 
 	for (uint32_t j = 0; j < n; j++) tokens[j] = (j * 104729 + 17) % engine_spec(e)->n_tokens;
-	stepper_init(&s);
+	decodebench_stepper(&s, e);
 	stepper_add(&s, 0, tokens, n, n, &greedy);
 	stepper_grow_range(&s, 0, 0, (uint32_t)div_up(n, KBLOCK_LEN));
 	stepper_run(&s, 0, 0, n, true);

@@ -2,10 +2,10 @@
  *
  * Teacher forcing: each position of prompt + greedy_ids is a sequence of its own that shares the blocks of the others,
  * so that one step gives the logits of all of them. Free running is checked in f32 only. By default a few prompts;
- * `--all` runs everything. Tolerances are those of the golden data's README. */
+ * `--all` runs everything. Gemma 3 only where its file has been fetched. Tolerances are those of the golden data's README. */
 #include "tests/support/golden.h"
+#include "tests/support/goldrun.h"
 #include "tests/support/stepper.h"
-#include "tests/support/test_file.h"
 
 #include "common/mem.h"
 #include "worker/engine.h"
@@ -19,11 +19,23 @@
 
 #include <cmocka.h>
 
-#define MODEL_FILE "models/SmolLM2-135M-Instruct.Q4_1.gguf"
-#define SEQS_MAX   256
-#define BATCH_MAX  512
+#define SEQS_MAX  256
+#define BATCH_MAX 512
+#define BLOCKS    80 /* of a KV group */
 
 static bool test_all;
+
+/* A model with recorded results, model/NAME.*.jsonl. */
+struct model {
+	const char *name, *file;
+	const char *env;     /* another path, when it is set */
+	const char *missing; /* what fetches it */
+	double ppl_q8;       /* relative; the README's */
+};
+
+static const struct model smollm2 = {"smollm2", "models/SmolLM2-135M-Instruct.Q4_1.gguf", "SLUICE_MODEL", "make model", 0.015};
+static const struct model gemma3 = {"gemma3", "models/vocabularies/gemma3/gemma-3-270m-q4_k_m.gguf", "SLUICE_GEMMA3",
+				    "tests/vocabularies.py --large", 0.035};
 
 /* What a run is judged by. */
 struct limits {
@@ -33,13 +45,13 @@ struct limits {
 	double ppl;                   /* relative */
 };
 
-static const struct limits limits_q8 = {0.25, 1.8, 0.95, 0.5, 0.015};
+static const struct limits limits_q8 = {0.25, 1.8, 0.95, 0.5, 0}; /* perplexity: each model's own */
 static const struct limits limits_f32 = {0.005, 0.005, 0.99, 0.05, 0.0005};
 
 struct run {
 	struct engine *e;
 	struct stepper s;
-	const struct limits *limits;
+	struct limits limits;
 	/* What on_logits needs about the row of a slot. */
 	json_t *const *top8;  /* of each slot, or NULL */
 	const uint32_t *next; /* the token that follows, of each slot */
@@ -77,24 +89,32 @@ static void on_logits(void *ctx, uint32_t slot, const float *logits, uint32_t vo
 	}
 }
 
-static void run_open(struct run *r, const char *model, enum kact act)
+static void run_opts(struct engine_opts *o, const char *path, enum kact act)
+{
+	engine_opts_init(o);
+	o->model = path;
+	o->act = act;
+	if (getenv("SLUICE_KERNELS")) assert_true(klevel_parse(getenv("SLUICE_KERNELS"), &o->level_max));
+	o->kv_type = act == KACT_F32 ? GGTYPE_F32 : GGTYPE_F16;
+	o->model_len_max = 2048;
+}
+
+static void run_open(struct run *r, const char *path, enum kact act)
 {
 	struct engine_opts o;
 	struct errbuf err = {0};
 
-	*r = (struct run){.limits = act == KACT_F32 ? &limits_f32 : &limits_q8};
+	*r = (struct run){.limits = act == KACT_F32 ? limits_f32 : limits_q8};
 	stepper_init(&r->s);
-	engine_opts_init(&o);
-	o.model = model;
-	o.act = act;
-	if (getenv("SLUICE_KERNELS")) assert_true(klevel_parse(getenv("SLUICE_KERNELS"), &o.level_max));
-	o.kv_type = act == KACT_F32 ? GGTYPE_F32 : GGTYPE_F16;
+	run_opts(&o, path, act);
 	o.seqs_max = SEQS_MAX;
 	o.batched_tokens_max = BATCH_MAX;
 	o.on_logits = on_logits;
 	o.ctx = r;
 	if (engine_load(&r->e, &o, NULL, NULL, &err) != ST_OK) fail_msg("%s", err.text);
-	if (engine_kv_init(r->e, 80, &err) != ST_OK) fail_msg("%s", err.text);
+	r->s.n_groups = max_u32(1, kvgroups_n(engine_kvgroups(r->e)));
+	r->s.group_blocks = BLOCKS;
+	if (engine_kv_init(r->e, r->s.n_groups * BLOCKS, &err) != ST_OK) fail_msg("%s", err.text);
 }
 
 static void run_close(struct run *r)
@@ -197,7 +217,7 @@ static void run_case(struct run *r, json_t *c)
 	r->n_top8 = (uint32_t)n_top8;
 	r->next = out_ids;
 	run_forced(r, tokens, (uint32_t)n_prompt - 1, (uint32_t)n_out, &out);
-	check_drawn(r, &out, logprobs, r->limits->top8_worst);
+	check_drawn(r, &out, logprobs, r->limits.top8_worst);
 	for (size_t i = 0; i < n_out; i++) {
 		r->n_steps++;
 		if (r->argmax[i] == out_ids[i])
@@ -256,10 +276,10 @@ static void run_judge(const struct run *r, const char *what)
 
 	print_message("%s (%s): top-8 error mean %.5f worst %.5f, argmax %u/%u, largest margin flipped %.3f\n", what,
 		      engine_device_name(r->e), mean, r->err_worst, r->n_agree, r->n_steps, r->flip_worst);
-	assert_true(mean <= r->limits->top8_mean);
-	assert_true(r->err_worst <= r->limits->top8_worst);
-	assert_true(agree >= r->limits->agree_min);
-	assert_true(r->flip_worst < r->limits->flip_margin);
+	assert_true(mean <= r->limits.top8_mean);
+	assert_true(r->err_worst <= r->limits.top8_worst);
+	assert_true(agree >= r->limits.agree_min);
+	assert_true(r->flip_worst < r->limits.flip_margin);
 }
 
 /* All cases of a file, or those with at most so many tokens of prompt. */
@@ -311,7 +331,7 @@ static void run_ppl(struct run *r, const char *file, size_t texts_max, size_t to
 		want = exp(want / (double)(n - 1));
 		print_message("%s: perplexity %.4f over %zu tokens, recorded %.4f, ratio %.5f\n", file, ours, n - 1,
 			      want, ours / want);
-		assert_true(fabs(ours / want - 1) <= r->limits->ppl);
+		assert_true(fabs(ours / want - 1) <= r->limits.ppl);
 		free(ids);
 		free(nll);
 		json_decref(c);
@@ -319,75 +339,86 @@ static void run_ppl(struct run *r, const char *file, size_t texts_max, size_t to
 	fclose(f);
 }
 
-static const char *model_or_skip(void)
+static const char *model_or_skip(const struct model *m)
 {
-	const char *path = getenv("SLUICE_MODEL");
+	const char *path = getenv(m->env);
 
 #ifdef SLUICE_SAN
-	print_message("SKIPPED: the default model is too slow with sanitizers; the tiny one runs the same code\n");
+	print_message("SKIPPED: whole models are too slow with sanitizers; the tiny ones run the same code\n");
 	skip();
 #endif
-	if (!path || !*path) path = MODEL_FILE;
+	if (!path || !*path) path = m->file;
 	if (access(path, R_OK) == 0) return path;
-	print_message("SKIPPED: %s is not there (make model)\n", path);
+	print_message("SKIPPED: %s is not there (%s)\n", path, m->missing);
 	skip();
 	return NULL;
 }
 
-static void smollm2_q8(void **state)
+static const char *model_data(const struct model *m, const char *what)
 {
+	static char name[64];
+
+	snprintf(name, sizeof(name), "model/%s.%s", m->name, what);
+	return name;
+}
+
+/* Names the first wrong layer of the recorded prompts. */
+static void model_hidden(const struct model *m, const char *path)
+{
+	FILE *f = golden_open(model_data(m, "hidden.jsonl"));
+	struct engine_opts o;
+	json_t *line;
+	double worst;
+
+	assert_non_null(f);
+	run_opts(&o, path, KACT_F32);
+	while ((line = golden_next(f))) {
+		json_t *info = json_pack("{s:o}", "hidden", line);
+		const char *wrong = goldrun_first_wrong(&o, info, 0.001, &worst);
+
+		if (wrong) fail_msg("%s: the first wrong state is %s", json_string_value(json_object_get(line, "id")), wrong);
+		json_decref(info);
+		if (!test_all) break;
+	}
+	fclose(f);
+}
+
+static void model_q8(void **state)
+{
+	const struct model *m = *state;
 	struct run r;
 
-	run_open(&r, model_or_skip(), KACT_Q8);
-	run_file(&r, "model/smollm2.jsonl", test_all ? SIZE_MAX : 35, false);
-	run_ppl(&r, "model/smollm2.ppl.jsonl", test_all ? SIZE_MAX : 1, test_all ? SIZE_MAX : 200);
+	run_open(&r, model_or_skip(m), KACT_Q8);
+	r.limits.ppl = m->ppl_q8;
+	run_file(&r, model_data(m, "jsonl"), test_all ? SIZE_MAX : 35, false);
+	run_ppl(&r, model_data(m, "ppl.jsonl"), test_all ? SIZE_MAX : 1, test_all ? SIZE_MAX : 200);
 	run_close(&r);
 }
 
-static void smollm2_f32(void **state)
+static void model_f32(void **state)
 {
+	const struct model *m = *state;
+	const char *path = model_or_skip(m);
 	struct run r;
 
-	run_open(&r, model_or_skip(), KACT_F32);
-	run_file(&r, "model/smollm2.jsonl", test_all ? SIZE_MAX : 3, true);
-	run_ppl(&r, "model/smollm2.ppl.jsonl", test_all ? SIZE_MAX : 1, test_all ? SIZE_MAX : 50);
+	model_hidden(m, path);
+	run_open(&r, path, KACT_F32);
+	run_file(&r, model_data(m, "jsonl"), test_all ? SIZE_MAX : 3, true);
+	run_ppl(&r, model_data(m, "ppl.jsonl"), test_all ? SIZE_MAX : 1, test_all ? SIZE_MAX : 50);
 	run_close(&r);
 }
 
-/* The tiny checkpoint with a tensor of every common type. */
-static void tiny_llama(enum kact act)
-{
-	struct test_file_mem file;
-	struct run r;
-	size_t len;
-	char *data = golden_text("tiny/gguf-llama/model.gguf", &len);
-
-	assert_non_null(data);
-	test_file_mem_init(&file, data, len);
-	run_open(&r, file.path, act);
-	run_file(&r, "tiny/gguf-llama/golden.jsonl", SIZE_MAX, act == KACT_F32);
-	run_close(&r);
-	test_file_mem_release(&file);
-	free(data);
-}
-
-static void tiny_llama_q8(void **state)
-{
-	tiny_llama(KACT_Q8);
-}
-
-static void tiny_llama_f32(void **state)
-{
-	tiny_llama(KACT_F32);
-}
+#define MODEL_TEST(f, m) \
+	{                \
+		.name = #m " " #f, .test_func = f, .initial_state = (void *)(uintptr_t)&m}
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tiny_llama_f32),
-		cmocka_unit_test(tiny_llama_q8),
-		cmocka_unit_test(smollm2_q8),
-		cmocka_unit_test(smollm2_f32),
+		MODEL_TEST(model_q8, smollm2),
+		MODEL_TEST(model_f32, smollm2),
+		MODEL_TEST(model_q8, gemma3),
+		MODEL_TEST(model_f32, gemma3),
 	};
 
 	test_all = argc > 1 && strcmp(argv[1], "--all") == 0;
