@@ -50,9 +50,8 @@ static int check_path(const struct ckpt *c, bool *is_folder, struct errbuf *err)
 		return err_set(err, rc, "%s: cannot open the file: %s", c->shown, strerror(errno));
 	}
 	*is_folder = S_ISDIR(st.st_mode);
-	if (!*is_folder && ends_with(c->path, ".safetensors"))
-		return err_set(err, ST_INVALID,
-			       "%s: is a safetensors file; give the folder that holds it and config.json", c->shown);
+	if (!*is_folder && (ends_with(c->path, ".safetensors") || ends_with(c->path, ".json")))
+		return err_set(err, ST_INVALID, "%s: is one file of a folder; give the folder that holds it", c->shown);
 	return ST_OK;
 }
 

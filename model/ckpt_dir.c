@@ -4,6 +4,7 @@
 #include "common/filetext.h"
 #include "common/mem.h"
 #include "common/quote.h"
+#include "common/strbuf.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define MISSING_SHOWN_MAX 3 /* names of missing files in a message */
 
 int ckpt_dir_open(struct ckpt_dir *d, const char *path, struct errbuf *err)
 {
@@ -130,6 +133,34 @@ void ckpt_names_release(struct ckpt_names *n)
 	for (size_t i = 0; i < n->n; i++) free(n->names[i]);
 	free(n->names);
 	*n = (struct ckpt_names){0};
+}
+
+char *ckpt_dir_missing(const struct ckpt_dir *d, const struct ckpt_names *names)
+{
+	struct strbuf out;
+	size_t n = 0;
+
+	strbuf_init(&out, 500);
+	for (size_t i = 0; i < names->n; i++)
+		if (!ckpt_dir_has(d, names->names[i]) && n++ < MISSING_SHOWN_MAX)
+			strbuf_printf(&out, "%s%s", n > 1 ? ", " : "",
+				      quote_short(names->names[i], strlen(names->names[i])).text);
+	if (n > MISSING_SHOWN_MAX) strbuf_printf(&out, " and %zu others", n - MISSING_SHOWN_MAX);
+	strbuf_puts(&out, n == 1 ? " is" : " are");
+	if (n) return strbuf_take(&out);
+	strbuf_release(&out);
+	return NULL;
+}
+
+size_t ckpt_part_stem(const char *name, const char *ending)
+{
+	size_t len = strlen(name), tail = strlen("-00001-of-00003") + strlen(ending),
+	       stem = len > tail ? len - tail : 0;
+	unsigned no, count;
+	int end = 0;
+
+	if (!stem || sscanf(name + stem, "-%5u-of-%5u%n", &no, &count, &end) != 2) return 0;
+	return strcmp(name + stem + end, ending) == 0 && end == (int)strlen("-00001-of-00003") ? stem : 0;
 }
 
 /* ---- reading ---- */

@@ -41,4 +41,10 @@ int ckpt_dir_map(const struct ckpt_dir *d, const char *name, const char *kind, s
 int ckpt_dir_text(const struct ckpt_dir *d, const char *name, size_t bytes_max, char **out, size_t *len,
 		  struct errbuf *err) MUST_CHECK;
 
+/* Which of these files are not there: "a, b, c and 2 others are"; free() it. NULL: all are. */
+char *ckpt_dir_missing(const struct ckpt_dir *d, const struct ckpt_names *n);
+
+/* "NAME-00001-of-00003.gguf" with the ending ".gguf": the length of NAME; 0: it is not named so. */
+size_t ckpt_part_stem(const char *name, const char *ending);
+
 #endif

@@ -100,13 +100,15 @@ static int read_only_safetensors(struct ckpt *c, const struct ckpt_dir *dir, con
 {
 	const char *first = files->n ? files->names[0] : NULL;
 
-	if (files->n > 1)
+	if (!first)
 		return err_set(err, ST_NOT_FOUND,
-			       "%s: holds %zu files *.safetensors (%s ...), but neither " CKPT_INDEX " nor " SINGLE,
+			       "%s: has no weights: neither " SINGLE " nor " CKPT_INDEX " (nor one *.gguf)", c->shown);
+	if (files->n > 1 || ckpt_part_stem(first, ".safetensors"))
+		return err_set(err, ST_NOT_FOUND,
+			       "%s: %zu files *.safetensors (%s ...) are there, but " CKPT_INDEX
+			       " is missing, and there is no " SINGLE,
 			       c->shown, files->n, quote_short(first, strlen(first)).text);
-	if (first) return ckpt_read_safetensors(c, dir, first, NULL, err);
-	return err_set(err, ST_NOT_FOUND, "%s: has no weights: neither " SINGLE " nor " CKPT_INDEX " (nor one *.gguf)",
-		       c->shown);
+	return ckpt_read_safetensors(c, dir, first, NULL, err);
 }
 
 static int read_config(struct ckpt *c, const struct ckpt_dir *dir, struct errbuf *err)

@@ -5,14 +5,11 @@
  * beside it. */
 #include "common/mem.h"
 #include "common/quote.h"
-#include "common/strbuf.h"
 #include "model/ckpt_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MISSING_SHOWN_MAX 3 /* names of missing parts in a message */
 
 static int open_file(struct ckpt *c, const struct ckpt_dir *dir, const char *name, struct gguf **out,
 		     struct errbuf *err)
@@ -70,43 +67,28 @@ static char *part_name(const char *name, size_t stem, uint32_t no, uint32_t coun
 	return out;
 }
 
-/* The length of what stands in front of a part's suffix; 0: it has none. */
-static size_t stem_len(const char *name)
-{
-	size_t len = strlen(name), stem = len > 20 ? len - 20 : 0;
-	unsigned no, count;
-	int end = 0;
-
-	return stem && sscanf(name + stem, "-%5u-of-%5u.gguf%n", &no, &count, &end) == 2 && end == 20 ? stem : 0;
-}
-
 bool ckpt_same_split(const char *a, const char *b)
 {
-	size_t stem = stem_len(a), count_at = stem + 10; /* "-00001-of-" */
+	size_t stem = ckpt_part_stem(a, ".gguf"), count_at = stem + 10; /* "-00001-of-" */
 
-	return stem && stem == stem_len(b) && memcmp(a, b, stem) == 0 && strcmp(a + count_at, b + count_at) == 0;
+	return stem && stem == ckpt_part_stem(b, ".gguf") && memcmp(a, b, stem) == 0 &&
+	       strcmp(a + count_at, b + count_at) == 0;
 }
 
-/* Which of the other parts are not there. */
 static int find_missing(const struct ckpt_dir *dir, const char *name, size_t stem, uint32_t count, struct errbuf *err)
 {
-	struct strbuf names;
-	uint32_t n = 0;
+	struct ckpt_names parts = {0};
+	char *missing;
 	int rc = ST_OK;
 
-	strbuf_init(&names, 500);
 	for (uint32_t i = 0; i < count; i++) {
-		char *part = part_name(name, stem, i, count);
-
-		if (!ckpt_dir_has(dir, part) && n++ < MISSING_SHOWN_MAX)
-			strbuf_printf(&names, "%s%s", n > 1 ? ", " : "", quote_short(part, strlen(part)).text);
-		free(part);
+		mem_reserve(parts.names, parts.cap, parts.n + 1);
+		parts.names[parts.n++] = part_name(name, stem, i, count);
 	}
-	if (n > MISSING_SHOWN_MAX) strbuf_printf(&names, " and %u others", n - MISSING_SHOWN_MAX);
-	if (n)
-		rc = err_set(err, ST_NOT_FOUND, "a split model of %u parts, of which %s %s missing", count, names.data,
-			     n == 1 ? "is" : "are");
-	strbuf_release(&names);
+	missing = ckpt_dir_missing(dir, &parts);
+	if (missing) rc = err_set(err, ST_NOT_FOUND, "a split model of %u parts, of which %s missing", count, missing);
+	free(missing);
+	ckpt_names_release(&parts);
 	return rc;
 }
 

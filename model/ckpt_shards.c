@@ -6,12 +6,9 @@
  */
 #include "common/mem.h"
 #include "common/quote.h"
-#include "common/strbuf.h"
 #include "model/ckpt_impl.h"
 
 #include <string.h>
-
-#define MISSING_SHOWN_MAX 3 /* names in a message */
 
 static const struct jsonfile_bounds index_bounds = {.bytes_max = 128 * MIB, .depth_max = 8, .values_max = 1u << 22};
 
@@ -65,20 +62,13 @@ static int collect(const json_t *weight_map, struct ckpt_names *shards, struct e
 
 static int check_files(const struct ckpt_dir *dir, const struct ckpt_names *shards, struct errbuf *err)
 {
-	struct strbuf missing;
-	size_t n = 0;
+	char *missing = ckpt_dir_missing(dir, shards);
 	int rc = ST_OK;
 
-	strbuf_init(&missing, 500);
-	for (size_t i = 0; i < shards->n; i++)
-		if (!ckpt_dir_has(dir, shards->names[i]) && n++ < MISSING_SHOWN_MAX)
-			strbuf_printf(&missing, "%s%s", n > 1 ? ", " : "",
-				      quote_short(shards->names[i], strlen(shards->names[i])).text);
-	if (n > MISSING_SHOWN_MAX) strbuf_printf(&missing, " and %zu others", n - MISSING_SHOWN_MAX);
-	if (n)
-		rc = err_set(err, ST_NOT_FOUND, "of the %zu files that it names, %s %s missing in the folder",
-			     shards->n, missing.data, n == 1 ? "is" : "are");
-	strbuf_release(&missing);
+	if (missing)
+		rc = err_set(err, ST_NOT_FOUND, "of the %zu files that it names, %s missing in the folder", shards->n,
+			     missing);
+	free(missing);
 	return rc;
 }
 

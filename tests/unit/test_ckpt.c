@@ -278,8 +278,13 @@ static void folders_without_a_model_say_what_is_missing(void **state)
 	put_tensors(&f, "model-00001-of-00002.safetensors", "a", 'y');
 	put_tensors(&f, "model-00002-of-00002.safetensors", "b", 'y');
 	refused(&f, NULL, ST_NOT_FOUND,
-		"holds 2 files *.safetensors (model-00001-of-00002.safetensors ...), but neither "
-		"model.safetensors.index.json");
+		"2 files *.safetensors (model-00001-of-00002.safetensors ...) are there, but "
+		"model.safetensors.index.json is missing");
+	put_text(&f, "config.json", "{}"); /* an interrupted download */
+	put_tensors(&f, "model-00001-of-00002.safetensors", "a", 'y');
+	refused(&f, NULL, ST_NOT_FOUND,
+		"1 files *.safetensors (model-00001-of-00002.safetensors ...) are there, but "
+		"model.safetensors.index.json is missing");
 	put_tensors(&f, "model.safetensors", "a", 'y');
 	refused(&f, NULL, ST_NOT_FOUND, "config.json: No such file");
 	put_text(&f, "config.json", "{\"a\": 1,\n }");
@@ -533,8 +538,7 @@ static void paths_that_are_no_model_are_refused(void **state)
 	put_tensors(&f, "model.safetensors", "a", 'x');
 	test_file_write(file, f.parts[0].data, f.parts[0].bytes);
 	assert_int_equal(ckpt_open(&c, file, &err), ST_INVALID);
-	assert_non_null(strstr(
-		err.text, "model.safetensors: is a safetensors file; give the folder that holds it and config.json"));
+	assert_non_null(strstr(err.text, "model.safetensors: is one file of a folder; give the folder that holds it"));
 	assert_null(c);
 	folder_release(&f);
 	unlink(file);
