@@ -140,7 +140,7 @@ static int read_others(struct ckpt *c, const struct ckpt_dir *dir, const char *n
 		       struct errbuf *err)
 {
 	struct gguf_split first = gguf_split(g);
-	size_t stem;
+	size_t stem = 0;
 	int rc = check_first(dir, name, g, &stem, err);
 
 	if (rc != ST_OK) return err_prefix(err, rc, "%s", gguf_shown_path(g));
