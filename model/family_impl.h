@@ -38,7 +38,7 @@
 	S(scale, "attention.scale", "attention_multiplier", 1e-6, 1e6)                                             \
 	S(query_scalar, "", "query_pre_attn_scalar", 1e-3, 1e6)                                                    \
 	S(softcap, "attn_logit_softcapping", "attn_logit_softcapping", 0, 1e6)                                     \
-	S(qkv_bias, "", "attention_bias|qkv_bias", 0, 1)                                                           \
+	S(qkv_bias, "", "attention_bias", 0, 1)                                                                    \
 	S(window, "attention.sliding_window", "sliding_window", 0, SPEC_CONTEXT_MAX)                               \
 	S(use_window, "", "use_sliding_window", 0, 1)                                                              \
 	S(window_from, "", "max_window_layers", 0, SPEC_LAYERS_MAX)                                                \
@@ -220,12 +220,11 @@ bool family_qwen_is_dense(const struct family_reading *r, uint32_t i);
 
 /* A rotation as a family asks for it. */
 struct family_rope {
-	const char *layer_type; /* of rope_parameters by layer type: "full_attention"; NULL: the common one */
-	enum family_setting
-		base; /* where its base stands, outside of the object; a default 0 counts as FAMILY_n_layers: none */
-	double base_fallback; /* 0: 10000 */
-	uint32_t dims;        /* of a head; 0: k_dim, or what partial_rotary_factor leaves of it */
-	double part;          /* partial_rotary_factor when it is not given; 0: 1 */
+	const char *layer_type;   /* of rope_parameters by layer type: "full_attention"; NULL: the common one */
+	enum family_setting base; /* where its base stands outside of the object; 0: FAMILY_rope_base */
+	double base_fallback;     /* 0: 10000 */
+	uint32_t dims;            /* of a head; 0: k_dim, or what partial_rotary_factor leaves of it */
+	double part;              /* partial_rotary_factor when it is not given; 0: 1 */
 	bool neox;
 	bool unscaled;    /* rope_scaling is not for it */
 	bool no_truncate; /* yarn's truncate when it is not given is false */

@@ -24,7 +24,7 @@ static void family_llama_fill(struct family_reading *r)
 
 const struct family family_llama = {
 	.name = "llama",
-	.model_types = "llama|smollm",
+	.model_types = "llama",
 	.archs = "llama",
 	.fill = family_llama_fill,
 };

@@ -64,6 +64,8 @@ static const struct {
 	{"tiny/gemma3", "{}", 0, 1, 1, 8, {1.00000000e+00, 3.16227764e-01, 1.00000001e-01, 3.16227786e-02, 9.99999978e-03, 3.16227786e-03, 1.00000005e-03, 3.16227786e-04}},
 	{"tiny/gemma3", "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}}", 0, 0, 1, 8, {1.25000000e-01, 2.22284924e-02, 3.95284733e-03, 7.02926656e-04, 1.25000006e-04, 2.22284925e-05, 3.95284678e-06, 7.02926684e-07}},
 	{"tiny/gemma3", "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}}", 0, 1, 1, 8, {1.00000000e+00, 3.16227764e-01, 1.00000001e-01, 3.16227786e-02, 9.99999978e-03, 3.16227786e-03, 1.00000005e-03, 3.16227786e-04}},
+	{"tiny/gemma3", "{\"rope_theta\": null, \"rope_local_base_freq\": null, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8.0, \"rope_theta\": 1000000.0}, \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 20000.0}}}", 0, 0, 1, 8, {1.25000000e-01, 2.22284924e-02, 3.95284733e-03, 7.02926656e-04, 1.25000006e-04, 2.22284925e-05, 3.95284678e-06, 7.02926684e-07}},
+	{"tiny/gemma3", "{\"rope_theta\": null, \"rope_local_base_freq\": null, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", \"factor\": 8.0, \"rope_theta\": 1000000.0}, \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 20000.0}}}", 0, 1, 1, 8, {1.00000000e+00, 2.89982140e-01, 8.40896443e-02, 2.43844949e-02, 7.07106804e-03, 2.05048337e-03, 5.94603538e-04, 1.72424421e-04}},
 };
 /* clang-format on */
 

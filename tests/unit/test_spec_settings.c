@@ -40,7 +40,7 @@ static const struct refusal {
 	const char *words;
 } refusals[] = {
 	/* architectures */
-	{"tiny/qwen2", "{\"model_type\": \"nosuch\"}", ST_UNSUPPORTED, "config.json: model_type \"nosuch\" is not a supported architecture; supported: llama, smollm, mistral, mixtral, qwen2"},
+	{"tiny/qwen2", "{\"model_type\": \"nosuch\"}", ST_UNSUPPORTED, "config.json: model_type \"nosuch\" is not a supported architecture; supported: llama, mistral, mixtral, qwen2"},
 	{"tiny/qwen2", "{\"model_type\": null}", ST_NOT_FOUND, "config.json: model_type is missing"},
 	{"tiny/qwen2", "{\"model_type\": 5}", ST_INVALID, "model_type is not a string"},
 	{"tiny/qwen2", "{\"model_type\": \"a\\u001bb\"}", ST_UNSUPPORTED, "model_type \"a\\x1bb\""},
