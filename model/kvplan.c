@@ -243,9 +243,6 @@ static int kvplan_given(struct kvplan *p, const char *option, uint64_t blocks, s
 	if (blocks == 0)
 		return err_set(err, ST_INVALID, "%s is less than one KV block, which takes %llu bytes", option,
 			       (unsigned long long)in->shape->block_bytes);
-	if (blocks > KVPLAN_BLOCKS_MAX)
-		return err_set(err, ST_LIMIT, "%s asks for %llu KV blocks; at most %u are possible", option,
-			       (unsigned long long)blocks, KVPLAN_BLOCKS_MAX);
 	if (blocks > p->n_blocks)
 		return err_set(err, ST_NO_MEMORY,
 			       "not enough memory: %s asks for a KV cache of %.0f MiB; %.0f MiB are left of %.0f after "
@@ -254,6 +251,9 @@ static int kvplan_given(struct kvplan *p, const char *option, uint64_t blocks, s
 			       option, kvplan_mib(kvplan_times(blocks, in->shape->block_bytes)), kvplan_mib(p->left),
 			       kvplan_mib(in->available), kvplan_mib(in->weights), kvplan_mib(in->activations),
 			       kvplan_mib(in->workspace), kvplan_mib(in->state));
+	if (blocks > KVPLAN_BLOCKS_MAX)
+		return err_set(err, ST_LIMIT, "%s asks for %llu KV blocks; at most %u are possible", option,
+			       (unsigned long long)blocks, KVPLAN_BLOCKS_MAX);
 	return ST_OK;
 }
 
