@@ -10,28 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-#define AVX2_UNPACK_QUERIES 8         /* from so many on it pays to convert a tile first */
-#define AVX2_PREFETCH_BYTES (8 * KIB) /* of K and of V: behind that the processor's own prefetching has seen the tile \
-				       */
+/* From so many queries on it pays to convert a tile first, of bytes and of words. */
+#define AVX2_UNPACK_BYTES 10
+#define AVX2_UNPACK_WORDS 20
 
-/* A tile's pieces lie far from each other: the processor's own prefetching would see every one too late. */
-static void avx2_prefetch(const void *base, size_t at, uint32_t dim, size_t elem)
-{
-	const char *p = (const char *)base + at * KBLOCK_LEN * dim * elem;
-	size_t bytes = min_size(AVX2_PREFETCH_BYTES, KBLOCK_LEN * dim * elem);
-
-	for (size_t i = 0; i < bytes; i += 64) _mm_prefetch(p + i, _MM_HINT_T0);
-}
-
-static void avx2_prefetch_tile(const struct kkv *kv, size_t at)
-{
-	size_t elem = ggtype_row_bytes(kv->type, 1);
-
-	avx2_prefetch(kv->k, at, kv->k_dim, elem);
-	if (kv->v) avx2_prefetch(kv->v, at, kv->v_dim, elem);
-}
-
-static struct avx2_tile avx2_tile_of(const struct cpu_attention *a, size_t at)
+/* Tile `at` counts (block, kv head); `next` is the one to fetch meanwhile. */
+static struct avx2_tile avx2_tile_of(const struct cpu_attention *a, size_t at, size_t next)
 {
 	const struct kkv *kv = &a->kv;
 	size_t elem = ggtype_row_bytes(kv->type, 1);
@@ -41,9 +25,12 @@ static struct avx2_tile avx2_tile_of(const struct cpu_attention *a, size_t at)
 			      .k_dim = kv->k_dim,
 			      .v_dim = kv->v_dim,
 			      .ld_v = kv->v_dim,
+			      .ahead_k = (const char *)kv->k + next * KBLOCK_LEN * kv->k_dim * elem,
+			      .ahead_elem = (uint32_t)elem,
 			      .scale = a->a.scale * (kv->type == GGTYPE_F8_E4M3 ? AVX2_F8_UNIT : 1),
 			      .softcap = a->a.softcap};
 
+	t.ahead_v = kv->latent ? t.ahead_k : (const char *)kv->v + next * KBLOCK_LEN * kv->v_dim * elem;
 	if (kv->type == GGTYPE_I8) {
 		t.k_scale = kv->k_scale + at * KBLOCK_LEN;
 		t.v_scale = kv->latent ? t.k_scale : kv->v_scale + at * KBLOCK_LEN;
@@ -80,6 +67,8 @@ static bool avx2_group_next(struct avx2_group *g, struct avx2_query *qs, uint32_
 static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query *qs, uint32_t n,
 				const uint32_t *blocks, uint32_t kv_head, float *room)
 {
+	size_t elem = ggtype_row_bytes(a->kv.type, 1);
+	uint32_t unpack = elem == 1 ? AVX2_UNPACK_BYTES : elem == 2 ? AVX2_UNPACK_WORDS : UINT32_MAX;
 	uint32_t first = UINT32_MAX, end = 0;
 	struct avx2_group g;
 
@@ -89,12 +78,11 @@ static void avx2_attention_pass(const struct cpu_attention *a, struct avx2_query
 	}
 	for (uint32_t pos = first - first % KBLOCK_LEN; pos < end; pos += KBLOCK_LEN) {
 		size_t at = (size_t)blocks[pos / KBLOCK_LEN] * a->kv.kv_heads + kv_head;
-		struct avx2_tile tile = avx2_tile_of(a, at);
+		size_t next =
+			pos + KBLOCK_LEN < end ? (size_t)blocks[pos / KBLOCK_LEN + 1] * a->kv.kv_heads + kv_head : at;
+		struct avx2_tile tile = avx2_tile_of(a, at, next);
 
-		if (pos + KBLOCK_LEN < end)
-			avx2_prefetch_tile(&a->kv, (size_t)blocks[pos / KBLOCK_LEN + 1] * a->kv.kv_heads + kv_head);
-		if (!avx2_tile_is_plain(&tile) || (n >= AVX2_UNPACK_QUERIES && tile.type != GGTYPE_F32))
-			avx2_tile_unpack(&tile, room);
+		if (!avx2_tile_is_plain(&tile) || n >= unpack) avx2_tile_unpack(&tile, room);
 		for (uint32_t i = 0; avx2_group_next(&g, qs, n, pos, &i);)
 			avx2_tile_run(&tile, g.qs, g.len, g.first, g.end);
 	}

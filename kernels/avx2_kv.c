@@ -36,44 +36,59 @@ CPU_INLINE __m256i avx2_to_f8(__m256 x)
 	return _mm256_blendv_epi8(q, _mm256_set1_epi32(0x7f), is_nan);
 }
 
-/* 8 elements, each in the low bits of its lane. inv: what int8 values are multiplied with. */
-CPU_INLINE __m256i avx2_kv_pack(const enum ggtype type, __m256 x, __m256 inv)
+/* 8 elements to out, F32 excepted. inv: what int8 values are multiplied with; 0: they become 0. */
+CPU_INLINE void avx2_kv_pack(const enum ggtype type, __m256 x, float inv, uint8_t out[16])
 {
+	__m256i lanes;
+	__m128i words;
+
 	switch (type) {
 	case GGTYPE_F16:
-		return _mm256_cvtepu16_epi32(_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+		_mm_storeu_si128((__m128i *)out, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+		return;
 	case GGTYPE_BF16:
-		return avx2_to_bf16(x);
+		lanes = avx2_to_bf16(x);
+		words = _mm_packus_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+		_mm_storeu_si128((__m128i *)out, words);
+		return;
 	case GGTYPE_F8_E4M3:
-		return avx2_to_f8(x);
+		lanes = avx2_to_f8(x);
+		words = _mm_packus_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+		_mm_storel_epi64((__m128i *)out, _mm_packus_epi16(words, words));
+		return;
 	case GGTYPE_I8:
-		return _mm256_cvtps_epi32(_mm256_mul_ps(x, inv));
+		if (inv == 0) x = _mm256_setzero_ps(); /* what may be infinite */
+		lanes = _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(inv)));
+		words = _mm_packs_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
+		_mm_storel_epi64((__m128i *)out, _mm_packs_epi16(words, words));
+		return;
 	default:
-		return _mm256_castps_si256(x);
+		return;
 	}
-}
-
-CPU_INLINE void avx2_kv_put(void *base, const size_t elem, size_t at, int32_t lane)
-{
-	memcpy((char *)base + at * elem, &lane, elem);
 }
 
 /* n values to base, `step` elements apart from `at` on. */
 CPU_INLINE void avx2_kv_row(const enum ggtype type, const size_t elem, void *base, size_t at, const size_t step,
 			    const float *x, uint32_t n, float inv)
 {
+	if (type == GGTYPE_F32) {
+		for (size_t i = 0; i < n; i++) ((float *)base)[at + i * step] = x[i];
+		return;
+	}
 	for (uint32_t i = 0; i < n; i += 8) {
 		uint32_t left = min_u32(8, n - i);
-		__m256 v = left == 8 ? _mm256_loadu_ps(x + i) : _mm256_maskload_ps(x + i, avx2_mask(left));
-		__m256i lanes = avx2_kv_pack(type, v, _mm256_set1_ps(inv));
-		int32_t out[8];
+		char *to = (char *)base + (at + i * step) * elem;
+		uint8_t out[16];
 
-		_mm256_storeu_si256((__m256i *)out, lanes);
-		if (left == 8) {
-			CPU_UNROLL
-			for (size_t j = 0; j < 8; j++) avx2_kv_put(base, elem, at + (i + j) * step, out[j]);
+		avx2_kv_pack(type, left == 8 ? _mm256_loadu_ps(x + i) : _mm256_maskload_ps(x + i, avx2_mask(left)), inv,
+			     out);
+		if (left < 8) {
+			for (size_t j = 0; j < left; j++) memcpy(to + j * step * elem, out + j * elem, elem);
+		} else if (step == 1) {
+			memcpy(to, out, 8 * elem);
 		} else {
-			for (size_t j = 0; j < left; j++) avx2_kv_put(base, elem, at + (i + j) * step, out[j]);
+			CPU_UNROLL
+			for (size_t j = 0; j < 8; j++) memcpy(to + j * step * elem, out + j * elem, elem);
 		}
 	}
 }

@@ -15,26 +15,33 @@
 CPU_INLINE void avx2_scores(const enum ggtype type, const struct avx2_tile *t, struct avx2_query *const *qs,
 			    const int n)
 {
+	const char *ahead = t->ahead_k;
 	__m256 s[AVX2_SCORE_QUERIES][2];
+	const float *q[AVX2_SCORE_QUERIES];
+	__m128i largest = avx2_kv_no_nan();
 
 	CPU_UNROLL
-	for (int j = 0; j < n; j++) s[j][0] = s[j][1] = _mm256_setzero_ps();
-	for (uint32_t d = 0; d < t->k_dim; d++) {
+	for (int j = 0; j < n; j++) {
+		s[j][0] = s[j][1] = _mm256_setzero_ps();
+		q[j] = qs[j]->q;
+	}
+	for (size_t d = 0; d < t->k_dim; d++, ahead += KBLOCK_LEN * t->ahead_elem) {
 		__m256 k[2];
 
-		avx2_kv_load16(type, t->k, (size_t)d * KBLOCK_LEN, k);
+		avx2_kv_load16(type, t->k, d * KBLOCK_LEN, k, &largest);
+		_mm_prefetch(ahead, _MM_HINT_T0);
 		CPU_UNROLL
 		for (int j = 0; j < n; j++) {
-			__m256 q = _mm256_set1_ps(qs[j]->q[d]);
+			__m256 x = _mm256_set1_ps(q[j][d]);
 
-			s[j][0] = _mm256_fmadd_ps(q, k[0], s[j][0]);
-			s[j][1] = _mm256_fmadd_ps(q, k[1], s[j][1]);
+			s[j][0] = _mm256_fmadd_ps(x, k[0], s[j][0]);
+			s[j][1] = _mm256_fmadd_ps(x, k[1], s[j][1]);
 		}
 	}
 	CPU_UNROLL
 	for (int j = 0; j < n; j++) {
-		_mm256_storeu_ps(qs[j]->p, s[j][0]);
-		_mm256_storeu_ps(qs[j]->p + 8, s[j][1]);
+		_mm256_storeu_ps(qs[j]->p, avx2_kv_with_nan(type, s[j][0], largest));
+		_mm256_storeu_ps(qs[j]->p + 8, avx2_kv_with_nan(type, s[j][1], _mm_srli_si128(largest, 8)));
 	}
 }
 
@@ -81,36 +88,49 @@ CPU_INLINE void avx2_softmax(const struct avx2_tile *t, struct avx2_query *q, ui
 	}
 }
 
-/* Dimensions d..d + 8 * nv of o = o * rescale + p V. */
+/* Dimensions d..d + 8 * nv of o = o * rescale + p V; nv is 1 or 4. */
 CPU_INLINE void avx2_values(const enum ggtype type, const struct avx2_tile *t, struct avx2_query *const *qs,
 			    const int n, const int nv, uint32_t d, uint32_t first, uint32_t end)
 {
 	size_t at = (size_t)first * t->ld_v + d;
+	const char *ahead = t->ahead_v + at * t->ahead_elem;
 	__m256 o[AVX2_VALUE_QUERIES][4];
+	const float *p[AVX2_VALUE_QUERIES];
+	__m128i largest[2] = {avx2_kv_no_nan(), avx2_kv_no_nan()};
 
 	CPU_UNROLL
-	for (int j = 0; j < n; j++) CPU_UNROLL
-	for (int i = 0; i < nv; i++)
-		o[j][i] = _mm256_mul_ps(_mm256_loadu_ps(qs[j]->o + d + 8 * i), _mm256_set1_ps(qs[j]->rescale));
-	for (uint32_t pos = first; pos < end; pos++, at += t->ld_v) {
-		__m256 row[4];
+	for (int j = 0; j < n; j++) {
+		p[j] = qs[j]->p;
+		CPU_UNROLL
+		for (int i = 0; i < nv; i++)
+			o[j][i] = _mm256_mul_ps(_mm256_loadu_ps(qs[j]->o + d + 8 * i), _mm256_set1_ps(qs[j]->rescale));
+	}
+	for (uint32_t pos = first; pos < end; pos++, at += t->ld_v, ahead += t->ld_v * t->ahead_elem) {
+		__m256 v[4];
 
-		if (nv == 1)
-			row[0] = avx2_kv_load8(type, t->v, at);
-		else
-			CPU_UNROLL
-		for (int i = 0; i + 2 <= nv; i += 2) avx2_kv_load16(type, t->v, at + 8 * i, row + i);
+		if (nv == 4) {
+			avx2_kv_load16(type, t->v, at, v, &largest[0]);
+			avx2_kv_load16(type, t->v, at + 16, v + 2, &largest[1]);
+		} else {
+			v[0] = avx2_kv_load8(type, t->v, at, &largest[0]);
+		}
+		_mm_prefetch(ahead, _MM_HINT_T0);
+		if (type == GGTYPE_F32) _mm_prefetch(ahead + 64, _MM_HINT_T0);
 		CPU_UNROLL
 		for (int j = 0; j < n; j++) {
-			__m256 p = _mm256_set1_ps(qs[j]->p[pos]);
+			__m256 x = _mm256_set1_ps(p[j][pos]);
 
 			CPU_UNROLL
-			for (int i = 0; i < nv; i++) o[j][i] = _mm256_fmadd_ps(p, row[i], o[j][i]);
+			for (int i = 0; i < nv; i++) o[j][i] = _mm256_fmadd_ps(x, v[i], o[j][i]);
 		}
 	}
 	CPU_UNROLL
 	for (int j = 0; j < n; j++) CPU_UNROLL
-	for (int i = 0; i < nv; i++) _mm256_storeu_ps(qs[j]->o + d + 8 * i, o[j][i]);
+	for (int i = 0; i < nv; i++) {
+		__m128i seen = i % 2 ? _mm_srli_si128(largest[i / 2], 8) : largest[i / 2];
+
+		_mm256_storeu_ps(qs[j]->o + d + 8 * i, avx2_kv_with_nan(type, o[j][i], seen));
+	}
 }
 
 CPU_INLINE void avx2_values_all(const enum ggtype type, const struct avx2_tile *t, struct avx2_query *const *qs,
@@ -132,31 +152,32 @@ CPU_INLINE void avx2_tile_queries(const enum ggtype type, const struct avx2_tile
 	if (n - i == 2) avx2_scores(type, t, qs + i, 2);
 	if (n - i == 1) avx2_scores(type, t, qs + i, 1);
 	for (i = 0; i < n; i++) avx2_softmax(t, qs[i], first, end);
-	for (i = 0; i + 3 <= n; i += 3) avx2_values_all(type, t, qs + i, 3, first, end);
-	if (n - i == 2) avx2_values_all(type, t, qs + i, 2, first, end);
+	/* Four are better taken as two and two: one alone waits for its own sums. */
+	for (i = 0; n - i == 3 || n - i > 4; i += 3) avx2_values_all(type, t, qs + i, 3, first, end);
+	for (; i + 2 <= n; i += 2) avx2_values_all(type, t, qs + i, 2, first, end);
 	if (n - i == 1) avx2_values_all(type, t, qs + i, 1, first, end);
 }
 
 #define AVX2_TYPES(T) T(F32) T(F16) T(BF16) T(F8_E4M3) T(I8)
 
 /* A function for each type. */
-#define AVX2_TILE_OF(name)                                                                                \
-	static void avx2_tile_##name(const struct avx2_tile *t, struct avx2_query *const *qs, uint32_t n, \
-				     uint32_t first, uint32_t end)                                        \
-	{                                                                                                 \
-		avx2_tile_queries(GGTYPE_##name, t, qs, n, first, end);                                   \
+#define AVX2_RUN_OF(type)                                                                                \
+	static void avx2_run_##type(const struct avx2_tile *t, struct avx2_query *const *qs, uint32_t n, \
+				    uint32_t first, uint32_t end)                                        \
+	{                                                                                                \
+		avx2_tile_queries(GGTYPE_##type, t, qs, n, first, end);                                  \
 	}
-AVX2_TYPES(AVX2_TILE_OF)
+AVX2_TYPES(AVX2_RUN_OF)
 
 void avx2_tile_run(const struct avx2_tile *t, struct avx2_query *const *qs, uint32_t n, uint32_t first, uint32_t end)
 {
-#define AVX2_TILE_CASE(name)                            \
-	case GGTYPE_##name:                             \
-		avx2_tile_##name(t, qs, n, first, end); \
+#define AVX2_RUN_CASE(type)                            \
+	case GGTYPE_##type:                            \
+		avx2_run_##type(t, qs, n, first, end); \
 		break;
 
 	switch (t->type) {
-		AVX2_TYPES(AVX2_TILE_CASE)
+		AVX2_TYPES(AVX2_RUN_CASE)
 	default:
 		CHECK(!"a type of KV caches");
 	}
@@ -164,25 +185,25 @@ void avx2_tile_run(const struct avx2_tile *t, struct avx2_query *const *qs, uint
 
 /* ---- unpacking ---- */
 
-CPU_INLINE void avx2_unpack_keys(const enum ggtype type, const void *k, float *out, size_t len)
+/* n elements; with room for a whole vector more. */
+CPU_INLINE void avx2_unpack_row(const enum ggtype type, const void *base, size_t at, size_t n, float *out)
 {
-	for (size_t i = 0; i < len; i += KBLOCK_LEN) {
+	size_t i = 0;
+
+	for (; i + 16 <= n; i += 16) {
+		__m128i largest = avx2_kv_no_nan();
 		__m256 x[2];
 
-		avx2_kv_load16(type, k, i, x);
-		_mm256_storeu_ps(out + i, x[0]);
-		_mm256_storeu_ps(out + i + 8, x[1]);
+		avx2_kv_load16(type, base, at + i, x, &largest);
+		_mm256_storeu_ps(out + i, avx2_kv_with_nan(type, x[0], largest));
+		_mm256_storeu_ps(out + i + 8, avx2_kv_with_nan(type, x[1], _mm_srli_si128(largest, 8)));
 	}
-}
+	for (; i < n; i += 8) {
+		__m128i largest = avx2_kv_no_nan();
+		__m256 x = n - i < 8 ? avx2_kv_load_part(type, base, at + i, (uint32_t)(n - i), &largest)
+				     : avx2_kv_load8(type, base, at + i, &largest);
 
-CPU_INLINE void avx2_unpack_values(const enum ggtype type, const struct avx2_tile *t, float *out, uint32_t ld_out)
-{
-	for (uint32_t pos = 0; pos < KBLOCK_LEN; pos++, out += ld_out) {
-		size_t at = (size_t)pos * t->ld_v;
-		uint32_t d = 0;
-
-		for (; d + 8 <= t->v_dim; d += 8) _mm256_storeu_ps(out + d, avx2_kv_load8(type, t->v, at + d));
-		if (d < t->v_dim) _mm256_storeu_ps(out + d, avx2_kv_load_part(type, t->v, at + d, t->v_dim - d));
+		_mm256_storeu_ps(out + i, avx2_kv_with_nan(type, x, largest));
 	}
 }
 
@@ -232,30 +253,29 @@ CPU_INLINE void avx2_unpack(const enum ggtype type, struct avx2_tile *t, float *
 	uint32_t ld_v = (uint32_t)align_up(t->v_dim, 8);
 
 	if (type != GGTYPE_F32) {
-		avx2_unpack_keys(type, t->k, k, (size_t)KBLOCK_LEN * t->k_dim);
+		avx2_unpack_row(type, t->k, 0, (size_t)KBLOCK_LEN * t->k_dim, k);
 		t->k = k;
 	}
-	if (t->v)
-		avx2_unpack_values(type, t, v, ld_v);
-	else
-		avx2_turn_keys(t->k, t->v_dim, v, ld_v);
+	if (!t->v) avx2_turn_keys(t->k, t->v_dim, v, ld_v);
+	for (size_t pos = 0; t->v && pos < KBLOCK_LEN; pos++)
+		avx2_unpack_row(type, t->v, pos * t->ld_v, t->v_dim, v + pos * ld_v);
 	t->v = v;
 	t->ld_v = ld_v;
 	t->type = GGTYPE_F32;
 }
 
-#define AVX2_UNPACK_OF(name)                                             \
-	static void avx2_unpack_##name(struct avx2_tile *t, float *room) \
+#define AVX2_UNPACK_OF(type)                                             \
+	static void avx2_unpack_##type(struct avx2_tile *t, float *room) \
 	{                                                                \
-		avx2_unpack(GGTYPE_##name, t, room);                     \
+		avx2_unpack(GGTYPE_##type, t, room);                     \
 	}
 AVX2_TYPES(AVX2_UNPACK_OF)
 
 void avx2_tile_unpack(struct avx2_tile *t, float *room)
 {
-#define AVX2_UNPACK_CASE(name)               \
-	case GGTYPE_##name:                  \
-		avx2_unpack_##name(t, room); \
+#define AVX2_UNPACK_CASE(type)               \
+	case GGTYPE_##type:                  \
+		avx2_unpack_##type(t, room); \
 		break;
 
 	switch (t->type) {

@@ -21,6 +21,11 @@ struct avx2_tile {
 	const void *v;                  /* (KBLOCK_LEN, ld_v), ld_v >= v_dim; NULL: the first v_dim rows of k */
 	const float *k_scale, *v_scale; /* (KBLOCK_LEN) or NULL */
 	uint32_t k_dim, v_dim, ld_v;
+	/* The tile that comes next, whose bytes are fetched meanwhile: blocks lie far from each other, so the
+	 * processor's own prefetching sees each too late, and fetching all at once would hold up the work. elem: bytes
+	 * an element has. */
+	const char *ahead_k, *ahead_v;
+	uint32_t ahead_elem;
 	float scale;   /* of scores, the type's unit included */
 	float softcap; /* 0: none */
 };

@@ -48,42 +48,51 @@ static inline void attn_case_dims(struct attn_case *c, struct rig_rng *r)
 	c->kv.v_dim = kind == 1 ? dims[rig_u32(r) % ARRAY_LEN(dims)] : c->kv.k_dim;
 }
 
+/* Lengths, tables and data of a case whose dimensions and variants are set. */
+static inline void attn_case_fill(struct attn_case *c, struct rig_rng *r, uint32_t len_max, bool sinks)
+{
+	uint32_t blocks[ATTN_BLOCKS];
+
+	for (uint32_t i = 0; i < c->n_seqs; i++) c->n_tokens += c->lens[i] = rig_range(r, 1, len_max);
+	for (uint32_t i = 0; i < ATTN_BLOCKS; i++) {
+		uint32_t j = rig_range(r, 0, i);
+
+		blocks[i] = blocks[j];
+		blocks[j] = i;
+	}
+	memcpy(c->tables, blocks, sizeof(c->tables));
+	c->q = rig_floats(r, (size_t)c->n_tokens * c->heads * c->kv.k_dim);
+	c->k = rig_floats(r, (size_t)c->n_tokens * c->kv.kv_heads * c->kv.k_dim);
+	c->v = rig_floats(r, (size_t)c->n_tokens * c->kv.kv_heads * c->kv.v_dim);
+	if (sinks) c->sinks = rig_floats(r, c->heads);
+	snprintf(c->name, sizeof(c->name), "%s%s %u/%u heads, dims %u/%u, window %u, softcap %g%s",
+		 ggtype_info(c->kv.type)->name, c->kv.latent ? " latent" : "", c->heads, c->kv.kv_heads, c->kv.k_dim,
+		 c->kv.v_dim, c->window, (double)c->softcap, c->sinks ? ", sinks" : "");
+}
+
 static inline struct attn_case attn_case_new(uint64_t seed)
 {
 	struct rig_rng r = {seed};
 	struct attn_case c = {.n_seqs = rig_range(&r, 1, ATTN_SEQS_MAX)};
-	uint32_t len_max, blocks[ATTN_BLOCKS];
+	uint32_t len_max;
 	float spread;
 
 	c.kv.type = attn_types[rig_u32(&r) % ARRAY_LEN(attn_types)];
 	attn_case_dims(&c, &r);
 	len_max = min_u32(ATTN_BLOCKS_MAX * KBLOCK_LEN,
 			  max_u32(20, 400000 / (c.heads * (c.kv.k_dim + c.kv.v_dim)))); /* the oracle is slow */
-	for (uint32_t i = 0; i < c.n_seqs; i++) c.n_tokens += c.lens[i] = rig_range(&r, 1, len_max);
 	c.window = rig_u32(&r) & 1 ? rig_range(&r, 1, 50) : 0;
 	c.softcap = rig_u32(&r) % 3 == 0 ? (float)rig_range(&r, 1, 50) : 0;
 	c.scale = (float)rig_range(&r, 1, 3) / sqrtf((float)c.kv.k_dim);
 	c.own_tables = rig_u32(&r) & 1;
 	c.pad = rig_u32(&r) % 3 * 4;
-	for (uint32_t i = 0; i < ATTN_BLOCKS; i++) {
-		uint32_t j = rig_range(&r, 0, i);
-
-		blocks[i] = blocks[j];
-		blocks[j] = i;
-	}
-	memcpy(c.tables, blocks, sizeof(c.tables));
-	c.q = rig_floats(&r, (size_t)c.n_tokens * c.heads * c.kv.k_dim);
-	c.k = rig_floats(&r, (size_t)c.n_tokens * c.kv.kv_heads * c.kv.k_dim);
-	c.v = rig_floats(&r, (size_t)c.n_tokens * c.kv.kv_heads * c.kv.v_dim);
-	if (rig_u32(&r) % 3 == 0) c.sinks = rig_floats(&r, c.heads);
+	attn_case_fill(&c, &r, len_max, rig_u32(&r) % 3 == 0);
 	/* magnitudes of all sorts, so that float8 sees its subnormals and its end */
 	spread = rig_u32(&r) % 4 == 0 ? 300.0f : 1.0f;
 	for (size_t i = 0; i < (size_t)c.n_tokens * c.kv.kv_heads * c.kv.v_dim; i += 3)
 		c.v[i] *= i & 1 ? spread : 1 / spread;
 	if (c.sinks && rig_u32(&r) & 1) c.sinks[0] = -INFINITY;
-	snprintf(c.name, sizeof(c.name), "%s%s %u/%u heads, dims %u/%u, window %u, softcap %g%s, seed %llu",
-		 ggtype_info(c.kv.type)->name, c.kv.latent ? " latent" : "", c.heads, c.kv.kv_heads, c.kv.k_dim,
-		 c.kv.v_dim, c.window, (double)c.softcap, c.sinks ? ", sinks" : "", (unsigned long long)seed);
+	snprintf(c.name + strlen(c.name), sizeof(c.name) - strlen(c.name), ", seed %llu", (unsigned long long)seed);
 	return c;
 }
 
