@@ -309,7 +309,8 @@ void cpu_stream_walk(struct cpu_dev *d);
 /* Makes sure that each thread's workspace has so many bytes. Not while the stream is walking. */
 void cpu_dev_need(struct cpu_dev *d, size_t bytes);
 /* Zeroed pages, taken lazily; NULL when there are none. */
-void *cpu_pages_alloc(size_t bytes);
+void *cpu_pages_alloc(size_t bytes, bool large_pages);
+void cpu_pages_large(void *ptr, size_t bytes);
 void cpu_pages_free(void *ptr, size_t bytes);
 
 static inline bool cpu_is_solo(uint64_t n, uint64_t width)

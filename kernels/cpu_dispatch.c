@@ -64,9 +64,14 @@ static void cpu_dev_close(struct kdev *base)
 	free(d);
 }
 
-static void *cpu_dev_alloc(struct kdev *base, size_t bytes)
+static void *cpu_dev_alloc(struct kdev *base, size_t bytes, bool large_pages)
 {
-	return cpu_pages_alloc(bytes);
+	return cpu_pages_alloc(bytes, large_pages);
+}
+
+static void cpu_dev_large_pages(struct kdev *base, void *ptr, size_t bytes)
+{
+	cpu_pages_large(ptr, bytes);
 }
 
 static void cpu_dev_release(struct kdev *base, void *ptr, size_t bytes)
@@ -102,6 +107,7 @@ static int cpu_dev_sync(struct kdev *base)
 static const struct kdev_driver cpu_driver = {
 	.close = cpu_dev_close,
 	.alloc = cpu_dev_alloc,
+	.large_pages = cpu_dev_large_pages,
 	.release = cpu_dev_release,
 	.upload = cpu_dev_copy,
 	.download = cpu_dev_copy,
@@ -139,7 +145,7 @@ int cpu_dev_open(struct kdev **out, const struct cpu_level *table, enum klevel l
 	d->base.level = level;
 	rc = cpu_stream_init(d, err);
 	if (rc != ST_OK) goto fail;
-	d->scratch = cpu_pages_alloc(opts->scratch_bytes);
+	d->scratch = cpu_pages_alloc(opts->scratch_bytes, true);
 	if (!d->scratch) {
 		rc = err_set(err, ST_NO_MEMORY, "no memory for %zu bytes of workspace", opts->scratch_bytes);
 		goto fail;

@@ -256,7 +256,7 @@ void cpu_dev_need(struct cpu_dev *d, size_t bytes)
 	bytes = align_up(bytes, 64 * KIB);
 	for (uint32_t i = 0; i < s->n_threads; i++) {
 		cpu_pages_free(s->threads[i].scratch, d->thread_scratch);
-		s->threads[i].scratch = cpu_pages_alloc(bytes);
+		s->threads[i].scratch = cpu_pages_alloc(bytes, true);
 		CHECK(s->threads[i].scratch != NULL);
 	}
 	d->thread_scratch = bytes;
@@ -264,7 +264,7 @@ void cpu_dev_need(struct cpu_dev *d, size_t bytes)
 
 #define CPU_HUGE_PAGE (2 * MIB)
 
-void *cpu_pages_alloc(size_t bytes)
+void *cpu_pages_alloc(size_t bytes, bool large_pages)
 {
 	size_t len, extra;
 	char *p, *at;
@@ -280,8 +280,13 @@ void *cpu_pages_alloc(size_t bytes)
 	at = (char *)align_up((size_t)p, CPU_HUGE_PAGE);
 	if (at > p) munmap(p, (size_t)(at - p));
 	if (p + extra > at) munmap(at + len, (size_t)(p + extra - at));
-	madvise(at, len, MADV_HUGEPAGE);
+	madvise(at, len, large_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	return at;
+}
+
+void cpu_pages_large(void *ptr, size_t bytes)
+{
+	if (bytes >= 2 * CPU_HUGE_PAGE) madvise(ptr, align_up(bytes, 4096), MADV_HUGEPAGE);
 }
 
 void cpu_pages_free(void *ptr, size_t bytes)

@@ -37,7 +37,17 @@ enum klevel kdev_level(const struct kdev *d)
 
 void *kdev_alloc(struct kdev *d, size_t bytes)
 {
-	return d->driver->alloc(d, bytes);
+	return d->driver->alloc(d, bytes, true);
+}
+
+void *kdev_alloc_small(struct kdev *d, size_t bytes)
+{
+	return d->driver->alloc(d, bytes, false);
+}
+
+void kdev_large_pages(struct kdev *d, void *ptr, size_t bytes)
+{
+	d->driver->large_pages(d, ptr, bytes);
 }
 
 void kdev_release(struct kdev *d, void *ptr, size_t bytes)

@@ -9,7 +9,8 @@
 
 struct kdev_driver {
 	void (*close)(struct kdev *d);
-	void *(*alloc)(struct kdev *d, size_t bytes);
+	void *(*alloc)(struct kdev *d, size_t bytes, bool large_pages);
+	void (*large_pages)(struct kdev *d, void *ptr, size_t bytes);
 	void (*release)(struct kdev *d, void *ptr, size_t bytes);
 	void (*upload)(struct kdev *d, void *dst, const void *src_host, size_t bytes);
 	void (*download)(struct kdev *d, void *dst_host, const void *src, size_t bytes);

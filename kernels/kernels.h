@@ -353,6 +353,10 @@ bool klevel_parse(const char *name, enum klevel *out);
 /* Device memory, 64-byte aligned, zeroed lazily (untouched pages cost nothing on the CPU). NULL when there is not
  * enough. */
 void *kdev_alloc(struct kdev *d, size_t bytes) MUST_CHECK;
+/* The same in small pages, for memory of which only a little is touched at first, here and there (a KV cache: with large pages, the first
+ * token of a small model would take hundreds of MB); kdev_large_pages(): what is touched from now on comes in large pages. */
+void *kdev_alloc_small(struct kdev *d, size_t bytes) MUST_CHECK;
+void kdev_large_pages(struct kdev *d, void *ptr, size_t bytes);
 void kdev_release(struct kdev *d, void *ptr, size_t bytes);
 
 /* Enqueued copies. The host memory must stay until kdev_sync(). */

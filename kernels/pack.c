@@ -39,14 +39,17 @@ static void pack_load_quantized(uint8_t *dst, uint32_t group, uint32_t lane, enu
 {
 	uint32_t head = pack_block_head(type);
 	uint32_t quants = ggtype_info(type)->block_bytes - head;
-	uint8_t flip = type == GGTYPE_Q8_0 && group == 16 ? 0x80 : 0;
+	uint32_t flip = type == GGTYPE_Q8_0 && group == 16 ? 0x80808080 : 0;
 
 	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++) {
 		for (uint32_t i = 0; i < head; i += 2) memcpy(dst + i * group + lane * 2, src + i, 2);
 		dst += head * group;
 		src += head;
-		for (uint32_t i = 0; i < quants; i += 4)
-			for (uint32_t j = 0; j < 4; j++) dst[i * group + lane * 4 + j] = src[i + j] ^ flip;
+		for (uint32_t i = 0; i < quants; i += 4) {
+			uint32_t word = half_load_u32(src + i) ^ flip;
+
+			memcpy(dst + i * group + lane * 4, &word, 4);
+		}
 		dst += quants * group;
 		src += quants;
 	}

@@ -171,7 +171,7 @@ int decoder_kv_init(struct decoder *d, uint32_t n_blocks, struct errbuf *err)
 	d->n_blocks = 0;
 	d->kv_bytes = decoder_kv_measure(d, n_blocks);
 	if (d->kv_bytes) {
-		d->kv = kdev_alloc(d->dev, d->kv_bytes);
+		d->kv = kdev_alloc_small(d->dev, d->kv_bytes);
 		if (!d->kv)
 			return err_set(err, ST_NO_MEMORY, "the device has no memory for %zu bytes of KV cache",
 				       d->kv_bytes);
@@ -179,6 +179,11 @@ int decoder_kv_init(struct decoder *d, uint32_t n_blocks, struct errbuf *err)
 	}
 	d->n_blocks = n_blocks;
 	return ST_OK;
+}
+
+void decoder_kv_warm(struct decoder *d)
+{
+	if (d->kv) kdev_large_pages(d->dev, d->kv, d->kv_bytes);
 }
 
 void decoder_release(struct decoder *d)

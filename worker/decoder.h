@@ -59,6 +59,8 @@ int decoder_init(struct decoder *d, struct kdev *dev, const struct spec *spec, c
 		 const struct kvgroups *groups, const struct memplan *plan, struct errbuf *err) MUST_CHECK;
 /* Takes (or takes again, with another size) the KV cache; its pages are touched only when blocks are used. */
 int decoder_kv_init(struct decoder *d, uint32_t n_blocks, struct errbuf *err) MUST_CHECK;
+/* After the first steps, which touch a little of every layer's: the rest comes in large pages. */
+void decoder_kv_warm(struct decoder *d);
 void decoder_release(struct decoder *d);
 
 /* A part of the plan as device memory. */

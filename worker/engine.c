@@ -648,5 +648,6 @@ int engine_warm_up(struct engine *e, uint64_t *step_ns)
 		batch_reset(e->batch);
 	}
 	bigstep_release(&one);
+	if (e->dev) decoder_kv_warm(&e->decoder);
 	return rc;
 }
