@@ -18,9 +18,13 @@ $(B)/bench-venv/lib/peer/llama-server:
 bench: all $(if $(filter none,$(PEER)),,$(PEER)) ## speed and memory beside llama.cpp (PEER=none: Sluice alone)
 	python3 tests/bench/bench.py --model $$(deploy/model.sh) $(if $(filter none,$(PEER)),,--peer $(PEER)) $(BENCH_ARGS)
 
-.PHONY: bench bench-tokenizer
+bench-start: all $(B)/bench/startbench $(if $(filter none,$(PEER)),,$(PEER)) ## from the start to the first token beside llama.cpp; how fast weights are loaded
+	$(B)/bench/startbench $$(deploy/model.sh)
+	python3 tests/bench/bench_start.py --model $$(deploy/model.sh) $(if $(filter none,$(PEER)),,--peer $(PEER)) $(BENCH_ARGS)
 
-# build/bench/NAME from tests/bench/NAME.c: kernbench, decodebench, maskbench, maskdecode, tokbench.
+.PHONY: bench bench-start bench-tokenizer
+
+# build/bench/NAME from tests/bench/NAME.c: kernbench, decodebench, maskbench, maskdecode, startbench, tokbench.
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(TEST_LIB_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LD $@"
