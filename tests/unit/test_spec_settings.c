@@ -100,6 +100,9 @@ static const struct refusal {
 	{"tiny/qwen3-next", "{\"mlp_only_layers\": [-1]}", ST_INVALID, "mlp_only_layers[0]"},
 	{"tiny/qwen3-next", "{\"mlp_only_layers\": [1]}", ST_NOT_FOUND, "tensor model.layers.1.mlp.gate_proj.weight is missing"},
 	{"tiny/gemma2", "{\"sliding_window\": 0}", ST_INVALID, "sliding_window is 0; expected the positions that a layer sees"},
+	{"tiny/smollm3", "{\"no_rope_layers\": [1]}", ST_INVALID, "no_rope_layers has 1 entries; expected one for each of 5 layers"},
+	{"tiny/smollm3", "{\"no_rope_layers\": [1, 1, 2, 1, 1]}", ST_INVALID, "no_rope_layers[2] is not 0 or 1, for each of 5 layers"},
+	{"tiny/smollm3", "{\"no_rope_layer_interval\": 0}", ST_INVALID, "no_rope_layer_interval is 0"},
 	/* rotations */
 	{"tiny/qwen2", "{\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}", ST_UNSUPPORTED, "rope_scaling.rope_type \"dynamic\" is not supported; supported: default, linear, llama3, yarn, longrope"},
 	{"tiny/qwen2", "{\"rope_scaling\": {\"rope_type\": 5}}", ST_INVALID, "rope_scaling.rope_type is not a string"},
@@ -249,6 +252,9 @@ static void defaults_of_classes_count_where_files_leave_settings_out(void **stat
 		      &err) != ST_OK)
 		fail_msg("%s", err.text);
 	assert_true(s.layers[1].n_groups == 1 && s.layers[1].groups_used == 1 && !s.layers[1].router_norm);
+	spec_release(&s);
+	assert_int_equal(read_with("tiny/smollm3", "{\"no_rope_layers\": null, \"no_rope_layer_interval\": 2}", &s, &err), ST_OK);
+	assert_true(s.layers[0].rope == 0 && s.layers[1].rope == -1 && s.layers[3].rope == -1 && s.layers[4].rope == 0);
 	spec_release(&s);
 	/* transformers' DeepSeek-V2 never normalises, and looks at groups with one method only */
 	assert_int_equal(read_with("tiny/deepseek-v2", "{\"norm_topk_prob\": true, \"n_group\": 4, \"topk_group\": 2}",
