@@ -8,13 +8,13 @@
 #define SLUICE_SAFETENSORS_H
 
 #include "model/ckpt.h"
+#include "model/jsonwalk.h"
 
 struct safetensors {
-	struct ckpt_tensor
-		*tensors; /* in the order of their bytes; names and data are views of the file or of `texts`; owned */
+	/* In the order of their bytes; names and data are views of the file or of `names`; owned. */
+	struct ckpt_tensor *tensors;
 	size_t n, cap;
-	char **texts; /* names that the header spells with escapes; owned */
-	size_t n_texts, cap_texts;
+	struct jsonwalk names; /* holds the names that the header spells with escapes; owned */
 };
 
 /* Reads the header in bytes[0..size). The caller releases *out also after an error. ST_CORRUPT, ST_UNSUPPORTED: the
