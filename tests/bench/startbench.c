@@ -92,6 +92,7 @@ static void round_of(const char *path, uint32_t n_threads, uint64_t ns[WHAT_COUN
 	struct ckpt *c;
 	struct spec s;
 	uint8_t *to;
+	uint64_t viewed;
 	size_t arena;
 	uint64_t t = clock_now_ns();
 
@@ -100,7 +101,7 @@ static void round_of(const char *path, uint32_t n_threads, uint64_t ns[WHAT_COUN
 	ns[OPEN] = clock_now_ns() - t;
 	need(kdev_open_cpu(&dev, &opts, &err), &err);
 	t = clock_now_ns();
-	need(weights_bytes(dev, &s, c, all, &arena, &err), &err);
+	need(weights_bytes(dev, &s, c, all, &arena, &viewed, &err), &err);
 	ns[LIST] = clock_now_ns() - t;
 	t = clock_now_ns();
 	need(weights_load(&w, dev, &s, c, all, n_threads, NULL, NULL, &err), &err);
