@@ -1,5 +1,7 @@
 /* test_kvplan.c - bytes of a KV block for published models, computed by hand; how many blocks there are, and when it is
  * refused. */
+#include "common/splitmix.h"
+#include "executor/core.h"
 #include "kernels/kernels.h"
 #include "model/kvplan.h"
 
@@ -361,10 +363,12 @@ static void lengths_and_blocks_are_inverse(void **state)
 			struct kvplan_shape shape = {
 				.groups = {.n_full = n_full, .n_windowed = n_windowed, .window = 40, .size = 1}};
 			struct kvplan_in in = {.shape = &shape, .tokens_ahead = 50};
+			struct core_kv kv = {.n_full = n_full, .n_windowed = n_windowed, .window = 40};
 
 			for (uint64_t n = 0; n < 100; n++) {
 				uint64_t len = kvplan_request_len(&in, n);
 
+				assert_int_equal(core_kv_len(&kv, 50, n), len); /* the executor counts alike */
 				if (len == UINT64_MAX) {
 					assert_true(!n_full && kvplan_request_blocks(&in, 1 << 20) <= n);
 					continue;
@@ -604,6 +608,123 @@ static void divisors_of_zero_are_errors(void **state)
 	assert_int_equal(kvplan_make(&p, &in, &err), ST_NO_MEMORY);
 }
 
+/* ---- any model, any memory ---- */
+
+static uint32_t draw(uint64_t *state, uint32_t from, uint32_t to)
+{
+	return from + (uint32_t)(splitmix_next(state) % ((uint64_t)to - from + 1));
+}
+
+static struct spec random_spec(uint64_t *r)
+{
+	struct spec s = {.family = "random", .n_layers = draw(r, 1, 70), .dim = 64, .context_len = draw(r, 1, 300000)};
+	struct spec_layer kinds[3];
+
+	s.layers = calloc(s.n_layers, sizeof(*s.layers));
+	assert_non_null(s.layers);
+	for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+		uint32_t kv_heads = 1u << draw(r, 0, 4), dim = 8 * draw(r, 1, 32);
+
+		kinds[i] = (struct spec_layer){.mixer = (enum spec_mixer)draw(r, 0, 2),
+					       .heads = kv_heads * draw(r, 1, 8),
+					       .kv_heads = kv_heads,
+					       .k_dim = dim + 16,
+					       .v_dim = dim,
+					       .window = draw(r, 0, 1) ? draw(r, 1, 9000) : 0,
+					       .kv_lora = 8 * dim,
+					       .nope_dim = dim,
+					       .dk_heads = kv_heads,
+					       .dv_heads = 2 * kv_heads,
+					       .dk_dim = dim,
+					       .dv_dim = dim,
+					       .conv_width = draw(r, 1, 5)};
+		if (draw(r, 0, 1)) kinds[i] = kinds[0]; /* mostly alike */
+		if (kinds[i].mixer == SPEC_ATTENTION) kinds[i].window = draw(r, 0, 1) ? draw(r, 1, 9000) : 0;
+	}
+	for (uint32_t i = 0; i < s.n_layers; i++) s.layers[i] = kinds[draw(r, 0, 2)];
+	return s;
+}
+
+static struct kvplan_in random_in(uint64_t *r, const struct kvplan_shape *shape, uint32_t context_len)
+{
+	struct kvplan_in in = {.available = draw(r, 0, 9) ? (uint64_t)1 << draw(r, 20, 40) : UINT64_MAX,
+			       .weights = (uint64_t)1 << draw(r, 10, 36),
+			       .activations = draw(r, 0, 1 << 30),
+			       .workspace = draw(r, 0, 1 << 20),
+			       .shape = shape,
+			       .tokens_ahead = draw(r, 2, 20000),
+			       .model_len_max = draw(r, 0, 1) ? draw(r, 1, context_len) : 0,
+			       .context_len = context_len,
+			       .seqs_max = draw(r, 1, 1000),
+			       .utilization = draw(r, 1, 100) / 100.0,
+			       .auto_max = draw(r, 0, 1) ? 4 * GIB : 0};
+
+	in.state = shape->state_bytes * in.seqs_max;
+	if (draw(r, 0, 3) == 0) in.blocks_override = draw(r, 1, 100000);
+	if (draw(r, 0, 3) == 0) in.kv_bytes = (uint64_t)1 << draw(r, 1, 42);
+	return in;
+}
+
+/* A plan that is made keeps its promises; one that is not had no way to. */
+static void expect_plan(const struct kvplan *p, int rc)
+{
+	const struct kvplan_in *in = &p->in;
+	uint64_t bytes = in->shape->block_bytes;
+
+	if (rc != ST_OK) {
+		assert_true(rc == ST_NO_MEMORY || rc == ST_INVALID || rc == ST_LIMIT);
+		if (p->rule == KVPLAN_BY_UTILIZATION && in->model_len_max)
+			assert_true(p->left / bytes < kvplan_request_blocks(in, in->model_len_max) ||
+				    kvplan_request_blocks(in, in->model_len_max) > KVPLAN_BLOCKS_MAX);
+		return;
+	}
+	assert_true(p->n_blocks >= p->blocks_needed && p->n_blocks <= KVPLAN_BLOCKS_MAX);
+	assert_true(p->n_blocks <= p->left / bytes);
+	assert_true(p->model_len_max >= 1 && p->model_len_max <= in->context_len);
+	assert_int_equal(p->blocks_needed, kvplan_request_blocks(in, p->model_len_max));
+	if (in->model_len_max)
+		assert_int_equal(p->model_len_max, in->model_len_max);
+	else if (p->model_len_max < in->context_len && p->rule != KVPLAN_BY_UTILIZATION)
+		assert_true(kvplan_request_blocks(in, (uint64_t)p->model_len_max + 1) > p->n_blocks);
+	else if (p->model_len_max < in->context_len)
+		assert_true(kvplan_request_blocks(in, (uint64_t)p->model_len_max + 1) >
+			    min_u64(p->left / bytes, KVPLAN_BLOCKS_MAX));
+	if (p->rule == KVPLAN_BY_UTILIZATION && in->auto_max)
+		assert_true(p->kv_bytes <= max_u64(in->auto_max, p->blocks_needed * bytes));
+}
+
+static void plans_keep_their_promises(void **state)
+{
+	static const enum ggtype types[] = {GGTYPE_F16, GGTYPE_F32, GGTYPE_I8};
+	uint64_t r = 7;
+	uint32_t n_ok = 0, n_sized = 0;
+
+	for (uint32_t round = 0; round < 20000; round++) {
+		struct spec s = random_spec(&r);
+		struct errbuf err = {{0}};
+		struct kvplan_shape shape;
+		struct kvplan p;
+		struct strbuf table;
+
+		if (kvplan_shape(&shape, &s, types[draw(&r, 0, 2)], 1u << draw(&r, 0, 3), s.context_len, &err) ==
+		    ST_OK) {
+			struct kvplan_in in = random_in(&r, &shape, s.context_len);
+			int rc = kvplan_make(&p, &in, &err);
+
+			n_sized++;
+			n_ok += rc == ST_OK;
+			expect_plan(&p, rc);
+			assert_true((rc == ST_OK) == (err.text[0] == 0));
+			strbuf_init(&table, 8 * KIB);
+			kvplan_table(&table, &s, &p);
+			assert_false(table.overflow);
+			strbuf_release(&table);
+		}
+		free(s.layers);
+	}
+	assert_true(n_sized > 5000 && n_ok > n_sized / 4 && n_ok < n_sized * 9 / 10);
+}
+
 /* ---- the table ---- */
 
 static void expect_table(const struct published *model, struct kvplan_in in, const char *const *lines, size_t n)
@@ -687,6 +808,7 @@ int main(void)
 		cmocka_unit_test(the_first_of_three_options_decides),
 		cmocka_unit_test(the_number_of_blocks_follows),
 		cmocka_unit_test(divisors_of_zero_are_errors),
+		cmocka_unit_test(plans_keep_their_promises),
 		cmocka_unit_test(the_table_shows_each_number),
 	};
 
