@@ -37,8 +37,7 @@ static inline const struct weights_layer *weights_model(const struct weights *w)
 typedef void weights_progress(void *ctx, uint64_t bytes_done, uint64_t bytes_total);
 
 /* Bytes that loading will take: copied to the device, and viewed where they lie in the files' maps, which wants room in the page cache.
- * ST_UNSUPPORTED, with the tensor's name, when the device has no products
- * for its type; wsrc_find()'s and wsrc_shard()'s errors. */
+ * ST_UNSUPPORTED, with the tensor's name, when the device has no products for its type; wsrc_find()'s and wsrc_shard()'s errors. */
 int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, size_t *copied,
 		  uint64_t *viewed, struct errbuf *err) MUST_CHECK;
 

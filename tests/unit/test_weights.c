@@ -148,14 +148,16 @@ static void load_and_compare(const char *name, enum kact act, struct wsrc_rank r
 	struct model m;
 	char relpath[100], path[300];
 	struct errbuf err = {0};
+	uint64_t viewed;
 	size_t bytes;
 
 	snprintf(relpath, sizeof(relpath), "tiny/%s", name);
 	if (!golden_folder(relpath, path, sizeof(path))) return;
 	model_open(&m, path, act);
-	if (weights_bytes(m.dev, &m.s, m.c, rank, &bytes, &err) != ST_OK || model_load(&m, rank, n_threads, &err) != ST_OK)
+	if (weights_bytes(m.dev, &m.s, m.c, rank, &bytes, &viewed, &err) != ST_OK || model_load(&m, rank, n_threads, &err) != ST_OK)
 		fail_msg("%s: %s", name, err.text);
 	assert_int_equal(bytes, m.w.arena_bytes);
+	assert_int_equal(viewed, m.w.viewed_bytes);
 	assert_true(m.total > 0 && m.done == m.total && m.n_calls >= 1 && !m.went_back);
 	for (uint32_t layer = 0; layer <= m.s.n_layers; layer++)
 		for (int role = 0; role < SPEC_ROLE_COUNT; role++) expect_role(&m, role, layer, rank);
