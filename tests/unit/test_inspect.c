@@ -2,6 +2,7 @@
  * raw. */
 #include "sluice/inspect.h"
 #include "tests/support/golden.h"
+#include "tests/support/st_writer.h"
 #include "tests/support/test_file.h"
 #include "tests/support/tiny_llama.h"
 
@@ -188,6 +189,56 @@ static void control_characters_of_a_file_never_reach_the_terminal(void **state)
 	free(path);
 }
 
+/* A folder whose files say odd things, also of a tokenizer that is none. */
+static void nor_do_those_of_a_folder(void **state)
+{
+	static const char config[] = "{\"model_type\": \"llama\\u001b[31m\", \"architectures\": [\"A\\u009b1m\"], "
+				     "\"_name_or_path\": \"\\u202ename\", "
+				     "\"odd\\u0007key\": \"v\\u001b[2J\"}";
+	static const char tokenizer[] =
+		"{\"model\": {\"type\": \"BPE\\u001b]0;t\\u0007\", \"vocab\": {\"a\": 0}, \"merges\": []}, "
+		"\"pre_tokenizer\": {\"type\": \"\\u009b\"}, \"added_tokens\": [{\"content\": \"b\"}, 5]}";
+	static const char *const bad[] = {"", "[]", "{\"model\": 3}", "{\"added_tokens\": {}}"};
+	static const char *const options[] = {"--metadata", "--template", "--tensors", "--check", "--json", "--memory"};
+	char *paths[] = {test_file_temp("config.json"), test_file_temp("model.safetensors"),
+			 test_file_temp("tokenizer.json"), test_file_temp("chat_template.jinja")};
+	struct st_writer w;
+	uint8_t *bytes;
+	size_t len;
+
+	st_writer_init(&w);
+	st_writer_tensor(&w, "x\\u001b[2Jy", "F32", 1, (uint64_t[]){4}, NULL, 16);
+	bytes = st_writer_build(&w, &len);
+	test_file_write(paths[1], bytes, len);
+	free(bytes);
+	st_writer_release(&w);
+	test_file_write(paths[0], config, sizeof(config) - 1);
+	test_file_write(paths[2], tokenizer, sizeof(tokenizer) - 1);
+	test_file_write(paths[3], "\x1b]0;t\x07{{ x }}", 13);
+	for (size_t i = 0; i < ARRAY_LEN(options); i++) {
+		struct output *o = run(options[i], test_file_dir(), NULL);
+
+		assert_int_equal(o->code, i == 1 ? 0 : 1);
+		if (i != 4) expect_clean(o->out);
+		expect_clean(o->err);
+		if (i == 0 && !strstr(o->out, "2 tokens, 0 merges")) fail_msg("%s", o->out);
+		free(o);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+		struct output *o;
+
+		test_file_write(paths[2], bad[i], strlen(bad[i]));
+		o = run(test_file_dir(), NULL, NULL);
+		assert_int_equal(o->code, 1);
+		assert_non_null(strstr(o->out, "tokenizer      none"));
+		free(o);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+		unlink(paths[i]);
+		free(paths[i]);
+	}
+}
+
 static void exit_codes_tell_bad_files_from_bad_usage(void **state)
 {
 	char *bad = test_file_temp("bad.gguf"), *good = tiny_path("codes.gguf"),
@@ -331,6 +382,7 @@ int main(void)
 		cmocka_unit_test(a_good_model_is_described),
 		cmocka_unit_test(json_is_one_object),
 		cmocka_unit_test(control_characters_of_a_file_never_reach_the_terminal),
+		cmocka_unit_test(nor_do_those_of_a_folder),
 		cmocka_unit_test(each_family_shows_its_layers),
 		cmocka_unit_test(options_of_serve_are_taken_here_too),
 		cmocka_unit_test(exit_codes_tell_bad_files_from_bad_usage),
