@@ -2,9 +2,11 @@
  * model's part found in the file of a model that also sees or hears. */
 #include "model/family_impl.h"
 
+#include <string.h>
+
 /* RFC 7396: null removes, objects merge, everything else replaces. Depth is bounded by that of the patch, which a
- * person typed. */
-static void family_config_merge(json_t *into, const json_t *patch, uint32_t depth)
+ * person typed. `without`: a key that is left alone; "": none. */
+static void family_config_merge(json_t *into, const json_t *patch, const char *without, uint32_t depth)
 {
 	const char *key;
 	json_t *value;
@@ -13,14 +15,15 @@ static void family_config_merge(json_t *into, const json_t *patch, uint32_t dept
 	{
 		json_t *old = json_object_get(into, key);
 
+		if (strcmp(key, without) == 0) continue;
 		if (json_is_null(value)) {
 			json_object_del(into, key);
 		} else if (json_is_object(value) && depth < 16) {
 			if (!json_is_object(old)) {
 				old = json_object();
-				json_object_set_new(into, key, old);
+				if (json_object_set_new(into, key, old) != 0) continue;
 			}
-			family_config_merge(old, value, depth + 1);
+			family_config_merge(old, value, "", depth + 1);
 		} else {
 			json_object_set(into, key, value);
 		}
@@ -62,9 +65,11 @@ void family_config(struct family_reading *r, const struct spec_opts *opts)
 		family_fail(r, ST_INVALID, "not a JSON object");
 		return;
 	}
-	if (overrides) family_config_merge(r->root, overrides, 0);
+	if (overrides) family_config_merge(r->root, overrides, "", 0);
 	text = json_object_get(r->root, "text_config");
 	r->config = json_is_object(text) ? text : r->root;
 	if (r->config == r->root) return;
+	/* Who overrides a setting by its plain name means the text model's. */
+	if (overrides) family_config_merge((json_t *)text, overrides, "text_config", 0);
 	family_config_share(r->root, (json_t *)text);
 }

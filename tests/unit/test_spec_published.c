@@ -10,6 +10,7 @@
 #include "common/strbuf.h"
 
 #include <inttypes.h>
+#include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -280,6 +281,7 @@ static void gemma_3_4b(void **state)
 		"vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight BF16 4304 1152",
 		"multi_modal_projector.mm_input_projection_weight BF16 1152 2560",
 		NULL};
+	struct spec_opts opts = {.model_len_max = 0};
 	struct ckpt *c;
 	struct spec s;
 
@@ -288,6 +290,12 @@ static void gemma_3_4b(void **state)
 	assert_true(s.layers[0].window == 1024 && s.layers[5].window == 0 && s.layers[0].scale == 1.0 / 16);
 	assert_true(s.ropes[s.layers[5].rope].freqs[0] == 1.0 / 8 && s.ropes[s.layers[0].rope].freqs[0] == 1);
 	assert_true(find(&s, c, SPEC_Q_NORM, 3, 0).map == WSRC_PLUS_ONE);
+	close_all(c, &s);
+	/* An override's plain name means the text model's setting, which the file has within text_config. */
+	opts.overrides = json_pack("{s:i, s:{s:i}}", "sliding_window", 512, "text_config", "query_pre_attn_scalar", 64);
+	read_published(config, tensors, &opts, &c, &s);
+	assert_true(s.layers[0].window == 512 && s.layers[0].scale == 1.0 / 8);
+	json_decref((json_t *)opts.overrides);
 	close_all(c, &s);
 }
 
