@@ -197,6 +197,46 @@ int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, 
 
 /* ---- vectors ---- */
 
+/* True when the vectors of a role, of which these are the first and the last, are rows of one tensor: then each needs no search. */
+static bool weights_is_stack(const struct weights_job *j, const struct weights_vectors *v, const struct wsrc *first, const struct wsrc *last)
+{
+	uint32_t from = wsrc_share_ix(j->spec, v->role, v->layer, j->rank, 0), to = wsrc_share_ix(j->spec, v->role, v->layer, j->rank, v->n - 1);
+
+	return first->t == last->t && first->tensor_rows == last->tensor_rows && last->at - first->at == (to - from) * first->tensor_rows &&
+	       first->col_first == last->col_first && first->n_pieces == last->n_pieces &&
+	       memcmp(first->pieces, last->pieces, first->n_pieces * sizeof(first->pieces[0])) == 0;
+}
+
+static int weights_vector(const struct weights_job *j, const struct wsrc *src, uint32_t len, float *out, struct errbuf *err)
+{
+	int rc;
+
+	CHECK(src->rows * src->cols == len);
+	rc = wsrc_floats(src, out, err);
+	return rc == ST_OK ? ST_OK : weights_in_file(j, src, rc, err);
+}
+
+static int weights_load_role(const struct weights_job *j, const struct weights_vectors *v, float *out, struct errbuf *err)
+{
+	struct wsrc first, last, src;
+	int rc = weights_source(j, &first, v->role, v->layer, 0, err);
+	bool stack;
+
+	if (rc == ST_OK) rc = weights_source(j, &last, v->role, v->layer, v->n - 1, err);
+	stack = rc == ST_OK && weights_is_stack(j, v, &first, &last);
+	for (uint32_t k = 0; k < v->n && rc == ST_OK; k++) {
+		src = first;
+		if (stack)
+			src.at += (uint64_t)(wsrc_share_ix(j->spec, v->role, v->layer, j->rank, k) -
+					     wsrc_share_ix(j->spec, v->role, v->layer, j->rank, 0)) *
+				  first.tensor_rows;
+		else
+			rc = weights_source(j, &src, v->role, v->layer, k, err);
+		if (rc == ST_OK) rc = weights_vector(j, &src, v->len, out + (size_t)k * v->len, err);
+	}
+	return rc;
+}
+
 static int weights_load_vectors(struct weights_job *j, struct errbuf *err)
 {
 	char *host = mem_array(char, j->list.vector_bytes + 1);
@@ -205,15 +245,7 @@ static int weights_load_vectors(struct weights_job *j, struct errbuf *err)
 	for (size_t i = 0; i < j->list.n_vectors && rc == ST_OK; i++) {
 		const struct weights_vectors *v = &j->list.vectors[i];
 
-		for (uint32_t k = 0; k < v->n && rc == ST_OK; k++) {
-			struct wsrc src;
-
-			rc = weights_source(j, &src, v->role, v->layer, k, err);
-			if (rc != ST_OK) break;
-			CHECK(src.rows * src.cols == v->len);
-			rc = wsrc_floats(&src, (float *)(void *)(host + v->at) + (size_t)k * v->len, err);
-			if (rc != ST_OK) weights_in_file(j, &src, rc, err);
-		}
+		rc = weights_load_role(j, v, (float *)(void *)(host + v->at), err);
 		*v->vec = (float *)(void *)((char *)j->w->arena + v->at);
 	}
 	if (rc == ST_OK) {
