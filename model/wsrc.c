@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#define WSRC_TILE_COLS 32 /* transposing: so many columns of so many rows stay in the L1 cache */
+#define WSRC_TILE 32 /* rows and columns that are transposed together: a cache line or two each */
 
 static uint64_t wsrc_piece_place(const struct wsrc_piece *p, uint64_t row)
 {
@@ -105,14 +105,35 @@ static void wsrc_copy_rows(const struct wsrc *w, uint32_t row, uint32_t n, uint8
 		memcpy(out + i * bytes, w->t->data + wsrc_row_place(w, row + i) * tensor_bytes + wsrc_col_at(w), bytes);
 }
 
-/* Columns of the tensor become rows, tile by tile. elem: bytes of an element. */
-static void wsrc_transpose(const struct wsrc *w, uint32_t n, const uint64_t *from, uint8_t *out, size_t elem)
-{
-	for (uint32_t tile = 0; tile < w->cols; tile += WSRC_TILE_COLS) {
-		for (uint32_t c = tile; c < w->cols && c < tile + WSRC_TILE_COLS; c++) {
-			const uint8_t *line = w->t->data + (w->at + w->col_first + c) * w->tensor_cols * elem;
+/* Columns of the tensor become rows, by square tiles that are turned in a buffer: lines of both sides, which often lie a power of two
+ * apart and push each other out of the cache, are touched once. */
+#define WSRC_TRANSPOSE(name, elem)                                                                                                       \
+	static void name(const struct wsrc *w, uint32_t n, const uint64_t *from, uint8_t *out, uint32_t col)                              \
+	{                                                                                                                                 \
+		uint32_t n_cols = min_u32(WSRC_TILE, w->cols - col);                                                                      \
+		elem tile[WSRC_TILE][WSRC_TILE];                                                                                          \
+                                                                                                                                          \
+		for (uint32_t c = 0; c < n_cols; c++) {                                                                                   \
+			const uint8_t *line = w->t->data + (w->at + w->col_first + col + c) * w->tensor_cols * sizeof(elem);              \
+                                                                                                                                          \
+			for (uint32_t i = 0; i < n; i++) memcpy(&tile[i][c], line + from[i] * sizeof(elem), sizeof(elem));                \
+		}                                                                                                                         \
+		for (uint32_t i = 0; i < n; i++)                                                                                          \
+			memcpy(out + ((size_t)i * w->cols + col) * sizeof(elem), tile[i], n_cols * sizeof(elem));                         \
+	}
+WSRC_TRANSPOSE(wsrc_transpose_16, uint16_t)
+WSRC_TRANSPOSE(wsrc_transpose_32, uint32_t)
 
-			for (uint32_t i = 0; i < n; i++) memcpy(out + ((size_t)i * w->cols + c) * elem, line + from[i] * elem, elem);
+static void wsrc_transpose(const struct wsrc *w, uint32_t n, const uint64_t *from, uint8_t *out)
+{
+	size_t row_bytes = ggtype_row_bytes(w->type, w->cols);
+
+	for (uint32_t col = 0; col < w->cols; col += WSRC_TILE) {
+		for (uint32_t i = 0; i < n; i += WSRC_TILE) {
+			if (w->type == GGTYPE_F32)
+				wsrc_transpose_32(w, min_u32(WSRC_TILE, n - i), from + i, out + i * row_bytes, col);
+			else
+				wsrc_transpose_16(w, min_u32(WSRC_TILE, n - i), from + i, out + i * row_bytes, col);
 		}
 	}
 }
@@ -158,10 +179,8 @@ static void wsrc_chunk(const struct wsrc *w, uint32_t row, uint32_t n, uint8_t *
 	for (uint32_t i = 0; i < n; i++) from[i] = wsrc_row_place(w, row + i);
 	if (w->code != WSRC_PLAIN)
 		wsrc_unpack(w, n, from, out);
-	else if (w->type == GGTYPE_F32)
-		wsrc_transpose(w, n, from, out, 4);
 	else
-		wsrc_transpose(w, n, from, out, 2);
+		wsrc_transpose(w, n, from, out);
 }
 
 int wsrc_rows(const struct wsrc *w, uint32_t row, uint32_t n, void *out, struct errbuf *err)
