@@ -3,7 +3,8 @@
  *   build/bench/startbench MODEL [threads [rounds]]
  *
  * Each round, in turns: the weights loaded by the worker's own code into fresh memory; the file's map summed up, by as many threads; and
- * the bytes copied from the map into fresh memory and into memory that is there. Medians in ms and GB/s. */
+ * the bytes copied from the map into fresh memory and into memory that is there. Medians of wall time, and of the processor time of all
+ * threads, which tells more on a busy machine. */
 #include "common/clock.h"
 #include "common/cpuset.h"
 #include "common/mem.h"
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define ROUNDS_MAX  99
 #define THREADS_MAX 64
@@ -21,6 +23,26 @@
 enum what { OPEN, LIST, LOAD, SUM, COPY_FRESH, COPY, WHAT_COUNT };
 static const char *const names[WHAT_COUNT] = {"open, read the description", "list of weights", "load", "sum of the map", "copy to fresh memory",
 					      "copy to used memory"};
+
+/* Two clocks. */
+struct span {
+	uint64_t wall_ns, cpu_ns;
+};
+
+static struct span now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (struct span){clock_now_ns(), (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec};
+}
+
+static struct span since(struct span begin)
+{
+	struct span t = now();
+
+	return (struct span){t.wall_ns - begin.wall_ns, t.cpu_ns - begin.cpu_ns};
+}
 
 struct part {
 	const uint8_t *from;
@@ -46,11 +68,11 @@ static void *run_part(void *arg)
 }
 
 /* The tensors' bytes of the first file, in equal parts. */
-static uint64_t plain(const uint8_t *from, size_t bytes, uint8_t *to, uint32_t n)
+static struct span plain(const uint8_t *from, size_t bytes, uint8_t *to, uint32_t n)
 {
 	struct part parts[THREADS_MAX];
 	pthread_t threads[THREADS_MAX];
-	uint64_t begin = clock_now_ns(), took;
+	struct span begin = now(), took;
 
 	for (uint32_t i = 0; i < n; i++) {
 		size_t at = bytes / n * i, end = i + 1 == n ? bytes : bytes / n * (i + 1);
@@ -59,7 +81,7 @@ static uint64_t plain(const uint8_t *from, size_t bytes, uint8_t *to, uint32_t n
 		CHECK(pthread_create(&threads[i], NULL, run_part, &parts[i]) == 0);
 	}
 	for (uint32_t i = 0; i < n; i++) pthread_join(threads[i], NULL);
-	took = clock_now_ns() - begin;
+	took = since(begin);
 	madvise((void *)((uintptr_t)from & ~4095ull), bytes & ~4095ull, MADV_DONTNEED); /* as the loader leaves it */
 	return took;
 }
@@ -80,7 +102,7 @@ static void need(int rc, const struct errbuf *err)
 	exit(1);
 }
 
-static void round_of(const char *path, uint32_t n_threads, uint64_t ns[WHAT_COUNT], uint64_t *bytes)
+static void round_of(const char *path, uint32_t n_threads, struct span ns[WHAT_COUNT], uint64_t *bytes)
 {
 	struct kdev_opts opts = {.level_max = KLEVEL_AVX512, .act = KACT_Q8, .n_threads = 1, .scratch_bytes = MIB};
 	struct spec_opts spec_opts = {0};
@@ -94,18 +116,18 @@ static void round_of(const char *path, uint32_t n_threads, uint64_t ns[WHAT_COUN
 	uint8_t *to;
 	uint64_t viewed;
 	size_t arena;
-	uint64_t t = clock_now_ns();
+	struct span t = now();
 
 	need(ckpt_open(&c, path, &err), &err);
 	need(spec_read(&s, c, &spec_opts, &err), &err);
-	ns[OPEN] = clock_now_ns() - t;
+	ns[OPEN] = since(t);
 	need(kdev_open_cpu(&dev, &opts, &err), &err);
-	t = clock_now_ns();
+	t = now();
 	need(weights_bytes(dev, &s, c, all, &arena, &viewed, &err), &err);
-	ns[LIST] = clock_now_ns() - t;
-	t = clock_now_ns();
+	ns[LIST] = since(t);
+	t = now();
 	need(weights_load(&w, dev, &s, c, all, n_threads, NULL, NULL, &err), &err);
-	ns[LOAD] = clock_now_ns() - t;
+	ns[LOAD] = since(t);
 	weights_release(&w);
 	kdev_close(dev);
 	for (size_t i = 0; i < ckpt_tensor_count(c); i++) {
@@ -125,16 +147,24 @@ static void round_of(const char *path, uint32_t n_threads, uint64_t ns[WHAT_COUN
 	ckpt_close(c);
 }
 
-static int by_size(const void *a, const void *b)
+static int by_wall(const void *a, const void *b)
 {
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	uint64_t x = ((const struct span *)a)->wall_ns, y = ((const struct span *)b)->wall_ns;
+
+	return (x > y) - (x < y);
+}
+
+static int by_cpu(const void *a, const void *b)
+{
+	uint64_t x = ((const struct span *)a)->cpu_ns, y = ((const struct span *)b)->cpu_ns;
 
 	return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv)
 {
-	static uint64_t ns[WHAT_COUNT][ROUNDS_MAX], one[WHAT_COUNT], bytes;
+	static struct span ns[WHAT_COUNT][ROUNDS_MAX], one[WHAT_COUNT];
+	uint64_t bytes = 0;
 	uint32_t n_threads = argc > 2 ? (uint32_t)atoi(argv[2]) : cpuset_available();
 	uint32_t rounds = argc > 3 ? (uint32_t)atoi(argv[3]) : 9;
 
@@ -148,9 +178,14 @@ int main(int argc, char **argv)
 	}
 	printf("%.1f MB of weights, %u threads, median of %u\n", (double)bytes / 1e6, n_threads, rounds);
 	for (int i = 0; i < WHAT_COUNT; i++) {
-		qsort(ns[i], rounds, sizeof(ns[i][0]), by_size);
-		printf("  %-28s %8.2f ms", names[i], (double)ns[i][rounds / 2] / 1e6);
-		if (i >= LOAD) printf(" %8.2f GB/s", (double)bytes / (double)ns[i][rounds / 2]);
+		uint64_t wall, cpu;
+
+		qsort(ns[i], rounds, sizeof(ns[i][0]), by_wall);
+		wall = ns[i][rounds / 2].wall_ns;
+		qsort(ns[i], rounds, sizeof(ns[i][0]), by_cpu);
+		cpu = ns[i][rounds / 2].cpu_ns;
+		printf("  %-28s %8.2f ms  CPU %8.2f ms", names[i], (double)wall / 1e6, (double)cpu / 1e6);
+		if (i >= LOAD) printf(" %8.2f GB/s", (double)bytes / (double)wall);
 		printf("\n");
 	}
 	return 0;
