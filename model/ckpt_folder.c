@@ -117,32 +117,33 @@ static int read_config(struct ckpt *c, const struct ckpt_dir *dir, struct errbuf
 	int rc = ckpt_read_json(&c->config, dir, CONFIG, &config_bounds, err);
 
 	if (rc == ST_OK && json_is_string(json_object_get(c->config, key)))
-		rc = ckpt_dir_prefix(
-			dir, CONFIG,
-			err_set(err, ST_UNSUPPORTED, "%s is set, which is not supported; expected none", key), err);
+		rc = ckpt_dir_prefix(dir, CONFIG, err_set(err, ST_UNSUPPORTED, "%s is set; expected none", key), err);
 	return rc;
+}
+
+static int read_weights(struct ckpt *c, const struct ckpt_dir *dir, const struct ckpt_names *files, struct errbuf *err)
+{
+	if (ckpt_dir_has(dir, SINGLE)) return ckpt_read_safetensors(c, dir, SINGLE, NULL, err);
+	if (ckpt_dir_has(dir, CKPT_INDEX)) return ckpt_read_shards(c, dir, err);
+	return read_only_safetensors(c, dir, files, err);
 }
 
 int ckpt_read_folder(struct ckpt *c, const struct ckpt_dir *dir, struct errbuf *err)
 {
-	static const char *const not_models[] = {"consolidated", "adapter_", NULL}, *const not_texts[] = {"mmproj",
-													  NULL};
+	static const char *const not_models[] = {"consolidated", "adapter_", NULL};
+	static const char *const not_texts[] = {"mmproj", NULL};
 	struct ckpt_names files = {0}, ggufs = {0};
-	bool single = ckpt_dir_has(dir, SINGLE), index = ckpt_dir_has(dir, CKPT_INDEX);
 	int rc = ckpt_dir_list(dir, ".safetensors", &files, err);
 
 	if (rc == ST_OK) rc = ckpt_dir_list(dir, ".gguf", &ggufs, err);
 	if (rc != ST_OK) err_prefix(err, rc, "%s", c->shown);
 	leave_out(&files, not_models);
 	leave_out(&ggufs, not_texts);
-	if (rc == ST_OK && files.n == 0 && !index && ggufs.n) {
+	if (rc == ST_OK && files.n == 0 && !ckpt_dir_has(dir, CKPT_INDEX) && ggufs.n) {
 		rc = read_only_gguf(c, dir, &ggufs, err);
 	} else if (rc == ST_OK) {
 		rc = read_config(c, dir, err);
-		if (rc == ST_OK)
-			rc = single  ? ckpt_read_safetensors(c, dir, SINGLE, NULL, err)
-			     : index ? ckpt_read_shards(c, dir, err)
-				     : read_only_safetensors(c, dir, &files, err);
+		if (rc == ST_OK) rc = read_weights(c, dir, &files, err);
 	}
 	ckpt_names_release(&files);
 	ckpt_names_release(&ggufs);
