@@ -529,9 +529,10 @@ static void paths_that_are_no_model_are_refused(void **state)
 	char *absent = test_file_temp("absent"), *file = test_file_temp("model.safetensors");
 	struct folder f = {0};
 	struct errbuf err = {0};
-	struct ckpt *c = NULL;
+	struct ckpt *c = (struct ckpt *)&err; /* becomes NULL */
 
 	assert_int_equal(ckpt_open(&c, absent, &err), ST_NOT_FOUND);
+	assert_null(c);
 	assert_non_null(strstr(err.text, "absent: cannot open the file: No such file"));
 	assert_int_equal(ckpt_open(&c, "/dev/null", &err), ST_INVALID);
 	assert_int_equal(ckpt_open(&c, "", &err), ST_NOT_FOUND);
