@@ -52,11 +52,14 @@ static void table_groups(struct strbuf *out, const struct kvplan_shape *shape)
 	strbuf_printf(out, "  a block is 16 tokens of %u layer%s: %" PRIu64 " bytes\n", g->size,
 		      g->size == 1 ? "" : "s", shape->block_bytes);
 	if (!g->n_windowed) return;
-	strbuf_printf(out,
-		      "  a request has %u group%s of such layers that keep%s all its tokens, %u that keep%s those of a "
-		      "window of %u\n",
-		      g->n_full, g->n_full == 1 ? "" : "s", g->n_full == 1 ? "s" : "", g->n_windowed,
-		      g->n_windowed == 1 ? "s" : "", g->window);
+	if (g->n_full)
+		strbuf_printf(out,
+			      "  a request keeps all its tokens in %u group%s of such layers, those of a window of %u "
+			      "in %u\n",
+			      g->n_full, g->n_full == 1 ? "" : "s", g->window, g->n_windowed);
+	else
+		strbuf_printf(out, "  a request keeps the tokens of a window of %u in %u group%s of such layers\n",
+			      g->window, g->n_windowed, g->n_windowed == 1 ? "" : "s");
 }
 
 static void table_shape(struct strbuf *out, const struct spec *s, const struct kvplan_shape *shape)

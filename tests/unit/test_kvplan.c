@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -498,6 +499,12 @@ static const struct make_row make_rows[] = {
 	 4096,
 	 8192,
 	 "--num-gpu-blocks-override asks for"},
+	{"as many blocks as have numbers",
+	 {.blocks_override = KVPLAN_BLOCKS_MAX, .available = UINT64_MAX},
+	 ST_OK,
+	 KVPLAN_BLOCKS_MAX,
+	 8192,
+	 NULL},
 	{"more blocks than have numbers",
 	 {.blocks_override = 1ull << 40, .available = UINT64_MAX},
 	 ST_LIMIT,
@@ -584,6 +591,23 @@ static void the_number_of_blocks_follows(void **state)
 		if (r->text && !strstr(err.text, r->text))
 			fail_msg("%s: \"%s\" lacks \"%s\"", r->what, err.text, r->text);
 	}
+}
+
+static void what_is_left_of_too_little_is_nothing(void **state)
+{
+	struct kvplan_in in = base;
+	struct errbuf err = {{0}};
+	struct kvplan p;
+
+	in.weights = 25 * GIB;
+	in.model_len_max = 0;
+	assert_int_equal(kvplan_make(&p, &in, &err), ST_NO_MEMORY);
+	assert_int_equal(p.left, 0);
+	assert_int_equal(p.fixed, 26 * GIB);
+	assert_int_equal(p.kv_bytes, 0);
+	assert_int_equal(p.len_fits, 0);
+	assert_true(p.full_seqs == 0);
+	assert_non_null(strstr(err.text, "needs a KV cache of 2.0 MiB"));
 }
 
 static void divisors_of_zero_are_errors(void **state)
@@ -727,10 +751,12 @@ static void plans_keep_their_promises(void **state)
 
 /* ---- the table ---- */
 
-static void expect_table(const struct published *model, struct kvplan_in in, const char *const *lines, size_t n)
+/* The whole table, line by line. */
+static void expect_table(const struct published *model, enum ggtype type, uint32_t tp, struct kvplan_in in,
+			 const char *expected)
 {
 	struct spec s = spec_of(model);
-	struct kvplan_shape shape = shape_of(model, GGTYPE_F16, 1);
+	struct kvplan_shape shape = shape_of(model, type, tp);
 	struct errbuf err = {{0}};
 	struct strbuf out;
 	struct kvplan p;
@@ -740,57 +766,187 @@ static void expect_table(const struct published *model, struct kvplan_in in, con
 	if (kvplan_make(&p, &in, &err) != ST_OK) strbuf_reset(&out);
 	kvplan_table(&out, &s, &p);
 	strbuf_putc(&out, 0);
-	for (size_t i = 0; i < n; i++)
-		if (!strstr(out.data, lines[i])) fail_msg("the table lacks \"%s\":\n%s", lines[i], out.data);
-	if (getenv("SHOW")) print_message("%s\n", out.data);
+	if (strcmp(out.data, expected) != 0) {
+		fputs(out.data, stderr);
+		fail_msg("the table of %s differs", model->name);
+	}
 	strbuf_release(&out);
 	free(s.layers);
 }
 
-static void the_table_shows_each_number(void **state)
+static void tables_of_what_fits(void **state)
 {
-	static const char *const windows[] = {
-		"KV cache: Gemma-3-1b, 26 layers, f16\n",
-		"      22  window 512      1 x (256 + 256)                22528\n",
-		"       4  full            1 x (256 + 256)                 4096\n",
-		"     all                                                 26624\n",
-		"  a block is 16 tokens of 4 layers: 65536 bytes\n",
-		"  a request has 1 group of such layers that keeps all its tokens, 6 that keep those of a window of "
-		"512\n",
-		"  of it, --gpu-memory-utilization 0.92              3.7 GiB\n",
-		"= left for the KV cache",
-		"  one request of 8192 tokens                           1094  68.4 MiB\n",
-	};
-	static const char *const hybrid[] = {
-		"      36  linear          no KV cache, 79036416 bytes of state a sequence\n",
-		"256 sequences of 75.4 MiB\n",
-		"missing for weights and steps",
-		"does not fit: 512 blocks more are needed\n",
-		"fits: --max-num-seqs 83\n", /* 22.08 GiB less 15.75 and 192 MiB */
-	};
-	static const char *const advice[] = {
-		"does not fit: 103 blocks more are needed\n",
-		"fits: --max-model-len 6544 (or auto)\n",
-		"fits: --kv-cache-dtype fp8 with --max-model-len 13104\n",
-		"fits: --kv-cache-dtype int8 with --max-model-len 12704\n",
-		"fits: --gpu-memory-utilization 0.709\n",
-	};
-	static const char *const few[] = {"fits: there is memory for 512 blocks, 1.0 GiB\n",
-					  "fits: --max-model-len 160 (or auto)\n"};
 	struct kvplan_in in = base;
 
 	in.available = 4 * GIB;
 	in.weights = 2 * GIB;
-	expect_table(&gemma3_1b, in, windows, ARRAY_LEN(windows));
+	in.auto_max = 512 * MIB;
+	expect_table(&gemma3_1b, GGTYPE_F16, 1, in,
+		     "KV cache: Gemma-3-1b, 26 layers, f16\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      22  window 512      1 x (256 + 256)                22528\n"
+		     "       4  full            1 x (256 + 256)                 4096\n"
+		     "     all                                                 26624\n"
+		     "  a block is 16 tokens of 4 layers: 65536 bytes\n"
+		     "  a request keeps all its tokens in 1 group of such layers, those of a window of 512 in 6\n"
+		     "memory of the device\n"
+		     "  available                                         4.0 GiB\n"
+		     "  of it, --gpu-memory-utilization 0.92              3.7 GiB\n"
+		     "  - weights                                         2.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "  = left for the KV cache                         696.3 MiB\n"
+		     "KV blocks, automatic: at most 512.0 MiB, or what one request needs\n"
+		     "  blocks                                               8192  512.0 MiB\n"
+		     "  one request of 8192 tokens                           1094  68.4 MiB\n"
+		     "  such requests at once                                 7.5\n");
 	in = base;
-	in.state = 256 * 79036416ull;
-	expect_table(&qwen3_next, in, hybrid, ARRAY_LEN(hybrid));
+	in.available = UINT64_MAX;
+	in.kv_bytes = 3 * GIB + 5;
+	expect_table(&deepseek_v2l, GGTYPE_I8, 8, in,
+		     "KV cache: DeepSeek-V2-Lite, 27 layers, int8; one of 8 ranks\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      27  latent          576, no values                 15660\n"
+		     "  a block is 16 tokens of 27 layers: 250560 bytes\n"
+		     "memory of the device\n"
+		     "  available: not known\n"
+		     "  - weights                                        15.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "KV blocks, --kv-cache-memory-bytes 3221225477\n"
+		     "  blocks                                              12856  3.0 GiB\n"
+		     "  one request of 8192 tokens                            512  122.3 MiB\n"
+		     "  such requests at once                                25.1\n");
+	in = base;
+	in.model_len_max = 0;
+	in.blocks_override = 1000;
+	in.state = 16 * 39518208ull;
+	in.seqs_max = 16;
+	expect_table(&qwen3_next, GGTYPE_F8_E4M3, 2, in,
+		     "KV cache: Qwen3-Next-80B, 48 layers, fp8; one of 2 ranks\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      12  full            1 x (256 + 256)                 6144\n"
+		     "      36  linear          no KV cache, 39518208 bytes of state a sequence\n"
+		     "  a block is 16 tokens of 12 layers: 98304 bytes\n"
+		     "memory of the device\n"
+		     "  available                                        24.0 GiB\n"
+		     "  - weights                                        15.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "  - state of linear attention                     603.0 MiB  16 sequences of 37.7 MiB\n"
+		     "  = left for the KV cache                           7.7 GiB\n"
+		     "KV blocks, --num-gpu-blocks-override 1000\n"
+		     "  blocks                                               1000  93.8 MiB\n"
+		     "  one request of 16000 tokens (auto)                   1000  93.8 MiB\n"
+		     "  such requests at once                                 1.0\n");
+}
+
+static void tables_of_what_does_not_fit(void **state)
+{
+	struct kvplan_in in = base;
+
+	in.state = 256 * 79036416ull; /* 22.08 GiB less 15.75 and 192 MiB have room for 83 sequences */
+	expect_table(&qwen3_next, GGTYPE_F16, 1, in,
+		     "KV cache: Qwen3-Next-80B, 48 layers, f16\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      12  full            2 x (256 + 256)                24576\n"
+		     "      36  linear          no KV cache, 79036416 bytes of state a sequence\n"
+		     "  a block is 16 tokens of 12 layers: 393216 bytes\n"
+		     "memory of the device\n"
+		     "  available                                        24.0 GiB\n"
+		     "  of it, --gpu-memory-utilization 0.92             22.1 GiB\n"
+		     "  - weights                                        15.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "  - state of linear attention                      18.8 GiB  256 sequences of 75.4 MiB\n"
+		     "  = left for the KV cache                               0 B\n"
+		     "    missing for weights and steps                  12.5 GiB\n"
+		     "KV blocks, automatic\n"
+		     "  blocks                                                  0  0 B\n"
+		     "  one request of 8192 tokens                            512  192.0 MiB\n"
+		     "does not fit: 512 blocks more are needed\n"
+		     "  fits: --max-num-seqs 83\n");
 	in = base;
 	in.utilization = 0.7;
-	expect_table(&llama31_8b, in, advice, ARRAY_LEN(advice));
+	expect_table(&llama31_8b, GGTYPE_F16, 1, in,
+		     "KV cache: Llama-3.1-8B, 32 layers, f16\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      32  full            8 x (128 + 128)               131072\n"
+		     "  a block is 16 tokens of 32 layers: 2097152 bytes\n"
+		     "memory of the device\n"
+		     "  available                                        24.0 GiB\n"
+		     "  of it, --gpu-memory-utilization 0.7              16.8 GiB\n"
+		     "  - weights                                        15.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "  = left for the KV cache                         819.2 MiB\n"
+		     "KV blocks, automatic\n"
+		     "  blocks                                                409  818.0 MiB\n"
+		     "  one request of 8192 tokens                            512  1.0 GiB\n"
+		     "does not fit: 103 blocks more are needed\n"
+		     "  fits: --max-model-len 6544 (or auto)\n"
+		     "  fits: --kv-cache-dtype int8 with --max-model-len 12704\n"
+		     "  fits: --kv-cache-dtype fp8 with --max-model-len 13104\n"
+		     "  fits: --gpu-memory-utilization 0.709\n");
 	in = base;
 	in.blocks_override = 10;
-	expect_table(&llama31_8b, in, few, ARRAY_LEN(few));
+	expect_table(&llama31_8b, GGTYPE_F16, 1, in,
+		     "KV cache: Llama-3.1-8B, 32 layers, f16\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      32  full            8 x (128 + 128)               131072\n"
+		     "  a block is 16 tokens of 32 layers: 2097152 bytes\n"
+		     "memory of the device\n"
+		     "  available                                        24.0 GiB\n"
+		     "  - weights                                        15.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "  = left for the KV cache                           8.0 GiB\n"
+		     "KV blocks, --num-gpu-blocks-override 10\n"
+		     "  blocks                                                 10  20.0 MiB\n"
+		     "  one request of 8192 tokens                            512  1.0 GiB\n"
+		     "does not fit: 502 blocks more are needed\n"
+		     "  fits: --max-model-len 160 (or auto)\n"
+		     "  fits: there is memory for 512 blocks, 1.0 GiB\n");
+	in = base;
+	in.kv_bytes = 100 * MIB;
+	expect_table(&llama31_8b, GGTYPE_F16, 1, in,
+		     "KV cache: Llama-3.1-8B, 32 layers, f16\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      32  full            8 x (128 + 128)               131072\n"
+		     "  a block is 16 tokens of 32 layers: 2097152 bytes\n"
+		     "memory of the device\n"
+		     "  available                                        24.0 GiB\n"
+		     "  - weights                                        15.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "  = left for the KV cache                           8.0 GiB\n"
+		     "KV blocks, --kv-cache-memory-bytes 104857600\n"
+		     "  blocks                                                 50  100.0 MiB\n"
+		     "  one request of 8192 tokens                            512  1.0 GiB\n"
+		     "does not fit: 462 blocks more are needed\n"
+		     "  fits: --max-model-len 800 (or auto)\n"
+		     "  fits: --kv-cache-dtype int8 with --max-model-len 1536\n"
+		     "  fits: --kv-cache-dtype fp8 with --max-model-len 1600\n"
+		     "  fits: there is memory for 512 blocks, 1.0 GiB\n");
+	in = base;
+	in.kv_bytes = 5;
+	expect_table(&mistral_7b, GGTYPE_F8_E4M3, 1, in,
+		     "KV cache: Mistral-7B-v0.1, 32 layers, fp8\n"
+		     "  layers  kind            heads x (key + value)   bytes a token\n"
+		     "      32  window 4096     8 x (128 + 128)                65536\n"
+		     "  a block is 16 tokens of 32 layers: 1048576 bytes\n"
+		     "  a request keeps the tokens of a window of 4096 in 1 group of such layers\n"
+		     "memory of the device\n"
+		     "  available                                        24.0 GiB\n"
+		     "  - weights                                        15.0 GiB\n"
+		     "  - activations                                   512.0 MiB\n"
+		     "  - workspace                                     256.0 MiB\n"
+		     "  = left for the KV cache                           8.0 GiB\n"
+		     "KV blocks, --kv-cache-memory-bytes 5\n"
+		     "  blocks                                                  0  0 B\n"
+		     "  one request of 8192 tokens                            321  321.0 MiB\n"
+		     "does not fit: 321 blocks more are needed\n"
+		     "  fits: there is memory for 321 blocks, 321.0 MiB\n");
 }
 
 int main(void)
@@ -807,9 +963,11 @@ int main(void)
 		cmocka_unit_test(lengths_and_blocks_are_inverse),
 		cmocka_unit_test(the_first_of_three_options_decides),
 		cmocka_unit_test(the_number_of_blocks_follows),
+		cmocka_unit_test(what_is_left_of_too_little_is_nothing),
 		cmocka_unit_test(divisors_of_zero_are_errors),
 		cmocka_unit_test(plans_keep_their_promises),
-		cmocka_unit_test(the_table_shows_each_number),
+		cmocka_unit_test(tables_of_what_fits),
+		cmocka_unit_test(tables_of_what_does_not_fit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
