@@ -44,7 +44,9 @@ struct engine_opts {
 	uint32_t tp;         /* ranks that share the model; 0, 1: none. More: for engine_measure() alone */
 	struct engine_kv kv;
 	bool hash_logits;
-	bool profile_run; /* engine_profile() runs the largest step */
+	/* engine_profile() runs the largest step. Off on the CPU, where all that a step takes is planned to the byte before anything is
+	 * taken (test_profile runs it for each family and compares): it costs as long as reading a prompt of that size. */
+	bool profile_run;
 	bool null_device; /* all but the arithmetic: a token is a hash of what the sequence ends with */
 	uint32_t spin_us; /* kdev_opts */
 	/* Tests and tools: called with each row's logits before it is drawn; and with those that give a prompt's log-probabilities, in
