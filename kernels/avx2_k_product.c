@@ -177,6 +177,7 @@ CPU_INLINE void avx2_k_tile(const struct cpu_product *p, const enum ggtype type,
 	const struct pack_k k = pack_k_of(type);
 	const bool has_min = type == GGTYPE_Q5_1 || type == GGTYPE_Q4_K || type == GGTYPE_Q5_K,
 		   halves = type == GGTYPE_Q6_K;
+	const bool ahead = nt >= 4 && i == 0;
 	const uint8_t *piece = w;
 	struct avx2_rows x = avx2_rows_at(p, i);
 	__m256 acc[AVX2_TOKENS];
@@ -191,6 +192,7 @@ CPU_INLINE void avx2_k_tile(const struct cpu_product *p, const enum ggtype type,
 			w = piece;
 			piece += 8 * (2 * k.halfs + k.bytes);
 		}
+		if (ahead) avx2_prefetch(piece, (int)(32 * (k.high + 4)));
 		avx2_k_scales(type, w, b % k.parts, scale, &min);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++) dot[t] = _mm256_setzero_si256();

@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, const enum ggtype type, __m256 *acc)
+CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt,
+			     const enum ggtype type, bool ahead, __m256 *acc)
 {
 	const bool has_min = type != GGTYPE_Q4_0;
 	const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
@@ -21,6 +22,7 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 		__m256i dot[AVX2_TOKENS];
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w)), m;
 
+		if (ahead) avx2_prefetch(w, 160);
 		CPU_UNROLL
 		for (int i = 0; i < 4; i++) {
 			__m256i v = _mm256_loadu_si256((const __m256i *)(nibbles + 32 * i));
@@ -42,7 +44,8 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 			__m256i wide = _mm256_madd_epi16(dot[t], ones);
 
 			if (!has_min)
-				wide = _mm256_sub_epi32(wide, _mm256_slli_epi32(avx2_int_at(x.isum, x.stride, t, b), 3));
+				wide = _mm256_sub_epi32(wide,
+							_mm256_slli_epi32(avx2_int_at(x.isum, x.stride, t, b), 3));
 			acc[t] = _mm256_fmadd_ps(_mm256_mul_ps(d, avx2_scale_at(x.scale, x.stride, t, b)),
 						 _mm256_cvtepi32_ps(wide), acc[t]);
 			CPU_KEEP(acc[t]);
@@ -55,7 +58,8 @@ CPU_INLINE void avx2_tile_q4(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 	}
 }
 
-CPU_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, __m256 *acc)
+CPU_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_blocks, const int nt, bool ahead,
+			     __m256 *acc)
 {
 	const __m256i ones = _mm256_set1_epi16(1);
 
@@ -63,6 +67,7 @@ CPU_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 		__m256 d = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)w));
 		__m256i dot[AVX2_TOKENS];
 
+		if (ahead) avx2_prefetch(w, 272);
 		CPU_UNROLL
 		for (int i = 0; i < 8; i++) {
 			__m256i v = _mm256_loadu_si256((const __m256i *)(w + 16 + 32 * i));
@@ -85,8 +90,8 @@ CPU_INLINE void avx2_tile_q8(const uint8_t *w, struct avx2_rows x, uint32_t n_bl
 	}
 }
 
-/* Columns c and c + 1 of 8 rows of float8, each value 2^-8 of its own: sign, exponent and mantissa move to where an f16 has them, whose
- * bias is 8 more. */
+/* Columns c and c + 1 of 8 rows of float8, each value 2^-8 of its own: sign, exponent and mantissa move to where an f16
+ * has them, whose bias is 8 more. */
 CPU_INLINE __m256i avx2_f8_columns(const uint8_t *w)
 {
 	__m256i v = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)w)), 8);
@@ -94,16 +99,19 @@ CPU_INLINE __m256i avx2_f8_columns(const uint8_t *w)
 	return _mm256_and_si256(_mm256_srai_epi16(v, 1), _mm256_set1_epi16((short)0xbf80));
 }
 
-CPU_INLINE void avx2_tile_f8(const uint8_t *w, const float *x, uint32_t ld_x, uint32_t cols, const int nt, __m256 *acc)
+CPU_INLINE void avx2_tile_f8(const uint8_t *w, const float *x, uint32_t ld_x, uint32_t cols, const int nt, bool ahead,
+			     __m256 *acc)
 {
 	for (uint32_t b = 0; b < cols; b += CPU_QBLOCK, w += 288) {
 		__m256 d = _mm256_mul_ps(_mm256_loadu_ps((const float *)w), _mm256_set1_ps(256.0f));
 		__m256 even[AVX2_TOKENS], odd[AVX2_TOKENS];
 
+		if (ahead) avx2_prefetch(w, 288);
 		CPU_UNROLL
 		for (int c = 0; c < CPU_QBLOCK; c += 2) {
 			__m256i v = avx2_f8_columns(w + 32 + 8 * c);
-			__m256 w0 = _mm256_cvtph_ps(_mm256_castsi256_si128(v)), w1 = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
+			__m256 w0 = _mm256_cvtph_ps(_mm256_castsi256_si128(v)),
+			       w1 = _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1));
 
 			CPU_UNROLL
 			for (int t = 0; t < nt; t++) {
@@ -130,7 +138,7 @@ CPU_INLINE __m256 avx2_column(const uint8_t *w, const enum ggtype type, uint32_t
 
 /* Even and odd columns are summed apart: two chains hide the latency of the additions. */
 CPU_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const float *x, uint32_t ld_x, uint32_t cols,
-			      const int nt, __m256 *acc)
+			      const int nt, bool ahead, __m256 *acc)
 {
 	__m256 odd[AVX2_TOKENS];
 	uint32_t c = 0;
@@ -140,6 +148,7 @@ CPU_INLINE void avx2_tile_f32(const uint8_t *w, const enum ggtype type, const fl
 	for (; c + 2 <= cols; c += 2) {
 		__m256 w0 = avx2_column(w, type, c), w1 = avx2_column(w, type, c + 1);
 
+		if (ahead) avx2_prefetch(w + (size_t)c * (type == GGTYPE_F32 ? 32 : 16), 64);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++) {
 			const float *at = x + (size_t)t * ld_x + c;
@@ -162,6 +171,7 @@ CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, c
 			  uint32_t lanes, uint32_t i, const int nt)
 {
 	uint32_t cols = p->o->w->cols;
+	const bool ahead = nt >= 4 && i == 0;
 	__m256 acc[AVX2_TOKENS];
 
 	CPU_UNROLL
@@ -170,13 +180,13 @@ CPU_INLINE void avx2_tile(const struct cpu_product *p, const enum ggtype type, c
 		struct avx2_rows x = avx2_rows_at(p, i);
 
 		if (type == GGTYPE_Q8_0)
-			avx2_tile_q8(w, x, cols / CPU_QBLOCK, nt, acc);
+			avx2_tile_q8(w, x, cols / CPU_QBLOCK, nt, ahead, acc);
 		else
-			avx2_tile_q4(w, x, cols / CPU_QBLOCK, nt, type, acc);
+			avx2_tile_q4(w, x, cols / CPU_QBLOCK, nt, type, ahead, acc);
 	} else if (type == GGTYPE_F8_B32) {
-		avx2_tile_f8(w, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
+		avx2_tile_f8(w, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, ahead, acc);
 	} else {
-		avx2_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
+		avx2_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, ahead, acc);
 	}
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) avx2_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
@@ -223,7 +233,8 @@ void avx2_interleave(float *columns, const float *rows, uint32_t cols, uint32_t 
 		for (uint32_t r = 0; r < 8; r++) columns[(size_t)c * group + r] = rows[(size_t)r * cols + c];
 }
 
-/* Rows that have no interleaved form, or quantized ones with f32 inputs: dequantized once for all tokens of the call, then as f32. */
+/* Rows that have no interleaved form, or quantized ones with f32 inputs: dequantized once for all tokens of the call,
+ * then as f32. */
 static void avx2_group_rows(const struct cpu_product *p, uint32_t row, uint32_t lanes)
 {
 	uint32_t cols = p->o->w->cols;

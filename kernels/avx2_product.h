@@ -40,6 +40,12 @@ CPU_INLINE __m256 avx2_scale_at(const float *p, size_t stride, int t, uint32_t b
 	return _mm256_set1_ps(*(const float *)((const char *)(p + b) + t * stride));
 }
 
+/* For the first tokens of a group of rows, when there are many: those after them find it in the cache. */
+CPU_INLINE void avx2_prefetch(const uint8_t *w, const int bytes)
+{
+	for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)w + CPU_AHEAD + i, _MM_HINT_T0);
+}
+
 CPU_INLINE __m256i avx2_int_at(const int32_t *p, size_t stride, int t, uint32_t i)
 {
 	return _mm256_set1_epi32(*(const int32_t *)((const char *)(p + i) + t * stride));

@@ -144,6 +144,7 @@ CPU_INLINE void avx512_k_tile(const struct cpu_product *p, const enum ggtype typ
 	const bool has_min = type == GGTYPE_Q5_1 || type == GGTYPE_Q4_K || type == GGTYPE_Q5_K,
 		   halves = type == GGTYPE_Q6_K;
 	const int offset = avx512_k_offset(type);
+	const bool ahead = nt >= 4 && i == 0;
 	const uint8_t *piece = w;
 	struct avx512_rows x = avx512_rows_at(p, i);
 	__m512 acc[AVX512_TOKENS];
@@ -158,6 +159,7 @@ CPU_INLINE void avx512_k_tile(const struct cpu_product *p, const enum ggtype typ
 			w = piece;
 			piece += 16 * (2 * k.halfs + k.bytes);
 		}
+		if (ahead) avx512_prefetch(piece, (int)(64 * (k.high + 4)));
 		avx512_k_scales(type, w, b % k.parts, scale, &min);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++)

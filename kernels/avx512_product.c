@@ -7,8 +7,8 @@
 #include "kernels/avx512.h"
 #include "kernels/avx512_product.h"
 
-CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, const enum ggtype type,
-			       __m512 *acc)
+CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt,
+			       const enum ggtype type, bool ahead, __m512 *acc)
 {
 	const bool has_min = type != GGTYPE_Q4_0;
 	const __m512i low = _mm512_set1_epi8(15);
@@ -18,6 +18,7 @@ CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t 
 		__m512 d = avx512_halfs(w), m = has_min ? avx512_halfs(w + 32) : d;
 		__m512i dot[AVX512_TOKENS];
 
+		if (ahead) avx512_prefetch(w, 320);
 		if (type == GGTYPE_Q4_Z) m = _mm512_mul_ps(m, d);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++) {
@@ -47,12 +48,14 @@ CPU_INLINE void avx512_tile_q4(const uint8_t *w, struct avx512_rows x, uint32_t 
 	}
 }
 
-CPU_INLINE void avx512_tile_q8(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, __m512 *acc)
+CPU_INLINE void avx512_tile_q8(const uint8_t *w, struct avx512_rows x, uint32_t n_blocks, const int nt, bool ahead,
+			       __m512 *acc)
 {
 	for (uint32_t b = 0; b < n_blocks; b++, w += 544) {
 		__m512 d = avx512_halfs(w);
 		__m512i dot[AVX512_TOKENS];
 
+		if (ahead) avx512_prefetch(w, 544);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++) {
 			const int32_t *isum = (const int32_t *)((const char *)(x.isum + b) + t * x.stride);
@@ -83,12 +86,14 @@ CPU_INLINE __m512 avx512_f8_column(const uint8_t *w)
 	return _mm512_cvtph_ps(_mm256_and_si256(_mm256_srai_epi16(v, 1), _mm256_set1_epi16((short)0xbf80)));
 }
 
-CPU_INLINE void avx512_tile_f8(const uint8_t *w, const float *x, uint32_t ld_x, uint32_t cols, const int nt, __m512 *acc)
+CPU_INLINE void avx512_tile_f8(const uint8_t *w, const float *x, uint32_t ld_x, uint32_t cols, const int nt, bool ahead,
+			       __m512 *acc)
 {
 	for (uint32_t b = 0; b < cols; b += CPU_QBLOCK, w += 576) {
 		__m512 d = _mm512_mul_ps(_mm512_loadu_ps(w), _mm512_set1_ps(256.0f));
 		__m512 even[AVX512_TOKENS], odd[AVX512_TOKENS];
 
+		if (ahead) avx512_prefetch(w, 576);
 		CPU_UNROLL
 		for (int c = 0; c < CPU_QBLOCK; c += 2) {
 			__m512 w0 = avx512_f8_column(w + 64 + 16 * c), w1 = avx512_f8_column(w + 80 + 16 * c);
@@ -119,7 +124,7 @@ CPU_INLINE __m512 avx512_column(const uint8_t *w, const enum ggtype type, uint32
 }
 
 CPU_INLINE void avx512_tile_f32(const uint8_t *w, const enum ggtype type, const float *x, uint32_t ld_x, uint32_t cols,
-				const int nt, __m512 *acc)
+				const int nt, bool ahead, __m512 *acc)
 {
 	__m512 odd[AVX512_TOKENS];
 	uint32_t c = 0;
@@ -129,6 +134,8 @@ CPU_INLINE void avx512_tile_f32(const uint8_t *w, const enum ggtype type, const 
 	for (; c + 2 <= cols; c += 2) {
 		__m512 w0 = avx512_column(w, type, c), w1 = avx512_column(w, type, c + 1);
 
+		if (ahead)
+			avx512_prefetch(w + (size_t)c * (type == GGTYPE_F32 ? 64 : 32), type == GGTYPE_F32 ? 128 : 64);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++) {
 			const float *at = x + (size_t)t * ld_x + c;
@@ -150,6 +157,7 @@ CPU_INLINE void avx512_tile(const struct cpu_product *p, const enum ggtype type,
 			    uint32_t lanes, uint32_t i, const int nt)
 {
 	uint32_t cols = p->o->w->cols;
+	const bool ahead = nt >= 4 && i == 0;
 	__m512 acc[AVX512_TOKENS];
 
 	CPU_UNROLL
@@ -158,13 +166,13 @@ CPU_INLINE void avx512_tile(const struct cpu_product *p, const enum ggtype type,
 		struct avx512_rows x = avx512_rows_at(p, i);
 
 		if (type == GGTYPE_Q8_0)
-			avx512_tile_q8(w, x, cols / CPU_QBLOCK, nt, acc);
+			avx512_tile_q8(w, x, cols / CPU_QBLOCK, nt, ahead, acc);
 		else
-			avx512_tile_q4(w, x, cols / CPU_QBLOCK, nt, type, acc);
+			avx512_tile_q4(w, x, cols / CPU_QBLOCK, nt, type, ahead, acc);
 	} else if (type == GGTYPE_F8_B32) {
-		avx512_tile_f8(w, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
+		avx512_tile_f8(w, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, ahead, acc);
 	} else {
-		avx512_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, acc);
+		avx512_tile_f32(w, type, p->x + (size_t)i * p->ld_x, p->ld_x, cols, nt, ahead, acc);
 	}
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) avx512_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
@@ -180,7 +188,8 @@ AVX512_TYPE_GROUP(avx512_group_f32, GGTYPE_F32)
 AVX512_TYPE_GROUP(avx512_group_f16, GGTYPE_F16)
 AVX512_TYPE_GROUP(avx512_group_bf16, GGTYPE_BF16)
 
-/* Rows that have no interleaved form, or quantized ones with f32 inputs: dequantized once for all tokens of the call, then as f32. */
+/* Rows that have no interleaved form, or quantized ones with f32 inputs: dequantized once for all tokens of the call,
+ * then as f32. */
 static void avx512_group_rows(const struct cpu_product *p, uint32_t row, uint32_t lanes)
 {
 	uint32_t cols = p->o->w->cols;

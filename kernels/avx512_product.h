@@ -48,6 +48,12 @@ CPU_INLINE __m512 avx512_halfs(const uint8_t *p)
 	return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
 }
 
+/* For the first tokens of a group of rows, when there are many: those after them find it in the cache. */
+CPU_INLINE void avx512_prefetch(const uint8_t *w, const int bytes)
+{
+	for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)w + CPU_AHEAD + i, _MM_HINT_T0);
+}
+
 /* factor times a sum of token t's activations. */
 CPU_INLINE __m512i avx512_sum_at(const int32_t *p, size_t stride, int t, uint32_t i, const int factor)
 {

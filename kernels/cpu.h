@@ -23,6 +23,8 @@
 #define CPU_QBLOCK       32     /* columns a block of quantized activations has */
 #define CPU_SOLO_FLOATS  8192   /* about 1 us of a light operation; a barrier costs 0.3 to 1 us */
 #define CPU_DELTA_COLS   64     /* columns of a state that an item of the delta rule has: 32 KiB when k_dim is 128 */
+#define CPU_AHEAD        8192   /* bytes of weights that are asked for ahead of those in use by many tokens, where the processor's own
+				 * prefetching stops: a product with 8 tokens takes half the time */
 #define CPU_SCALE_MIN    1e-30f /* blocks of smaller activations count as zeros: 1 / scale must stay finite */
 
 /* Sanitizer builds neither inline nor unroll: every load of a tile with its checks would take minutes to compile. */
