@@ -192,6 +192,7 @@ static void batch_measure(struct batch *b, const struct msg_step *m, struct batc
 		uint32_t n_pool = batch_n_pool(s, n, sample), n_score = batch_scores(s->prompt_from, s->n_prompt, start, n, &first);
 
 		run->n_tokens += n;
+		run->reach = max_u32(run->reach, start + n);
 		run->blocks_max = max_u32(run->blocks_max, (uint32_t)div_up(start + n, KBLOCK_LEN));
 		if (sample && s->kind == REQUEST_GENERATE) b->out_slots[run->n_draw++] = slot;
 		if (n_score) b->scores[run->n_scores++] = (struct batch_score){slot, first, n_score};

@@ -55,6 +55,7 @@ struct batch_pool {
  * those that are drawn, then those that give a prompt's log-probabilities, then those that are pooled. */
 struct batch_run {
 	uint32_t n_tokens, n_seqs, blocks_max;
+	uint32_t reach; /* all positions are below it */
 	uint32_t n_draw, n_score, n_out;                                    /* n_out: all wanted rows */
 	/* u32 arrays, struct kbatch; slots and block_tables of all groups */
 	size_t token_ids, positions, seq_ix, slots, block_tables, out_rows, seq_starts, states;

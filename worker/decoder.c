@@ -11,7 +11,7 @@
 #include <math.h>
 
 #define DECODER_BEAT_TOKENS 64   /* a layer takes well above the cost of a sync */
-#define DECODER_ROPE_ROWS   4096 /* positions of a table that are made and uploaded at a time */
+#define DECODER_ROPE_ROWS   1024 /* positions that are made at a time: a millisecond or two */
 
 /* ---- the rotations ---- */
 
@@ -29,27 +29,30 @@ static void decoder_rope_rows(const struct spec_rope *r, uint32_t from, uint32_t
 	}
 }
 
-static int decoder_fill_rope(struct decoder *d, const struct spec_rope *r, float *table)
+static int decoder_fill_rope(struct decoder *d, const struct spec_rope *r, float *table, uint32_t from, uint32_t n)
 {
-	float *rows = mem_array(float, (size_t)DECODER_ROPE_ROWS * r->dims);
-	int rc = ST_OK;
+	float *rows = mem_array(float, (size_t)n * r->dims);
+	int rc;
 
-	for (uint32_t p = 0, n; p < d->plan.positions && rc == ST_OK; p += n) {
-		n = min_u32(DECODER_ROPE_ROWS, d->plan.positions - p);
-		decoder_rope_rows(r, p, n, rows);
-		kdev_upload(d->dev, table + (size_t)p * r->dims, rows, (size_t)n * r->dims * sizeof(float));
-		rc = kdev_sync(d->dev);
-	}
+	decoder_rope_rows(r, from, n, rows);
+	kdev_upload(d->dev, table + (size_t)from * r->dims, rows, (size_t)n * r->dims * sizeof(float));
+	rc = kdev_sync(d->dev);
 	free(rows);
 	return rc;
 }
 
-static int decoder_fill_ropes(struct decoder *d)
+int decoder_reach(struct decoder *d, uint32_t positions)
 {
 	int rc = ST_OK;
 
-	for (uint32_t i = 0; i < d->spec->n_ropes && rc == ST_OK; i++)
-		rc = decoder_fill_rope(d, &d->spec->ropes[i], decoder_part(d, &d->plan.rope[i]));
+	CHECK(positions <= d->plan.positions);
+	while (d->n_positions < positions && rc == ST_OK) {
+		uint32_t n = min_u32(DECODER_ROPE_ROWS, d->plan.positions - d->n_positions);
+
+		for (uint32_t i = 0; i < d->spec->n_ropes && rc == ST_OK; i++)
+			rc = decoder_fill_rope(d, &d->spec->ropes[i], decoder_part(d, &d->plan.rope[i]), d->n_positions, n);
+		d->n_positions += n;
+	}
 	return rc;
 }
 
@@ -76,7 +79,6 @@ static void decoder_describe(struct decoder *d)
 int decoder_init(struct decoder *d, struct kdev *dev, const struct spec *spec, const struct weights *w,
 		 const struct kvgroups *groups, const struct memplan *plan, struct errbuf *err)
 {
-	int rc;
 
 	*d = (struct decoder){.dev = dev,
 			      .ops = kdev_ops(dev),
@@ -100,8 +102,7 @@ int decoder_init(struct decoder *d, struct kdev *dev, const struct spec *spec, c
 	}
 	d->layers = mem_array(struct decoder_layer, spec->n_layers);
 	decoder_describe(d);
-	rc = decoder_fill_ropes(d);
-	return rc == ST_OK ? ST_OK : err_set(err, rc, "rotation table: %s", status_text(rc));
+	return ST_OK;
 }
 
 static bool decoder_kv_shape(struct decoder_layer *l, enum ggtype type)

@@ -42,6 +42,7 @@ struct decoder {
 	void *kv;      /* device, kv_bytes; owned */
 	size_t kv_bytes;
 	uint32_t n_blocks;
+	uint32_t n_positions;     /* rows of the rotation tables that are filled */
 	float *normed; /* states of the batch enqueued last after the last norm: (n_out, dim) of the wanted rows, or ...
 			*/
 	const uint32_t *out_rows; /* ... (n_tokens, dim) of all, and which are wanted; NULL: the former */
@@ -53,7 +54,7 @@ struct decoder {
 	void *hidden_ctx;
 };
 
-/* Takes arena and states, and fills the rotation tables. Borrows spec, weights and groups until the release.
+/* Takes arena and states. Borrows spec, weights and groups until the release.
  * ST_NO_MEMORY. */
 int decoder_init(struct decoder *d, struct kdev *dev, const struct spec *spec, const struct weights *w,
 		 const struct kvgroups *groups, const struct memplan *plan, struct errbuf *err) MUST_CHECK;
@@ -69,7 +70,10 @@ static inline void *decoder_part(const struct decoder *d, const struct memplan_p
 	return d->arena + part->at;
 }
 
-/* Enqueues all layers for the batch. With `beat`, a large batch is synchronised after each layer: ST_DEVICE. */
+/* Makes the rotation tables reach `positions`. They grow with the longest sequence: those of a long context would take a second and
+ * many pages at the start, and few sequences become so long. ST_DEVICE. */
+int decoder_reach(struct decoder *d, uint32_t positions) MUST_CHECK;
+/* Enqueues all layers for the batch, whose positions decoder_reach() has been told. With `beat`, a large batch is synchronised after each layer: ST_DEVICE. */
 int decoder_forward(struct decoder *d, const struct kbatch *b) MUST_CHECK;
 
 /* Enqueues what brings n wanted rows' states after the last norm together, n <= plan.logits_rows, and returns where

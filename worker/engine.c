@@ -250,10 +250,10 @@ static int engine_run(struct engine *e, const struct batch_run *run)
 	char *input = decoder_part(&e->decoder, &e->plan.input);
 	struct ksampled *sampled = decoder_part(&e->decoder, &e->plan.sampled);
 	struct kbatch b = engine_kbatch(run, input);
-	int rc;
+	int rc = decoder_reach(&e->decoder, run->reach);
 
 	kdev_upload(e->dev, input, run->input, run->bytes);
-	rc = decoder_forward(&e->decoder, &b);
+	if (rc == ST_OK) rc = decoder_forward(&e->decoder, &b);
 	for (uint32_t i = 0; i < run->n_parts && rc == ST_OK; i++) rc = engine_draw_part(e, run, input, &run->parts[i]);
 	kdev_download(e->dev, e->sampled, sampled, ((size_t)run->n_draw + run->n_score) * sizeof(*sampled));
 	for (uint32_t i = 0; i < run->n_pools && rc == ST_OK; i++) rc = engine_pool(e, &run->pools[i]);

@@ -307,6 +307,7 @@ static void rig_run(struct rig *r, uint32_t tokens[SEQS][LEN], const uint32_t *a
 	a->starts[SEQS] = row;
 	b.n_out = n_out;
 	b.out_rows = n_out == row ? NULL : a->rows;
+	assert_int_equal(decoder_reach(&r->d, max_u32(at[0] + n[0], at[1] + n[1])), ST_OK);
 	assert_int_equal(decoder_forward(&r->d, &b), ST_OK);
 	for (uint32_t i = 0, m; i < n_out; i += m) {
 		m = min_u32(r->d.plan.logits_rows, n_out - i);
@@ -387,9 +388,45 @@ static void random_models_agree_with_plain_code(void **state)
 	assert_true(only_seed || n > SEEDS);
 }
 
+static void check_rope(const struct rig *r, const struct spec_rope *rope, uint32_t position)
+{
+	const float *row = (const float *)decoder_part(&r->d, &r->d.plan.rope[0]) + (size_t)position * rope->dims;
+
+	for (uint32_t i = 0; i < rope->dims / 2; i++) {
+		assert_true(fabs((double)row[2 * i] - cos(position * rope->freqs[i]) * rope->mscale) < 1e-6);
+		assert_true(fabs((double)row[2 * i + 1] - sin(position * rope->freqs[i]) * rope->mscale) < 1e-6);
+	}
+}
+
+static void rotation_tables_grow_with_the_longest_sequence(void **state)
+{
+	static const uint32_t steps[] = {1, 1, 1024, 1025, 2048, 2600};
+	struct plaindec plain;
+	struct model m;
+	struct rig r;
+
+	rng = 5;
+	model_init(&m);
+	m.s.context_len = 2598; /* and the spare positions */
+	plaindec_init(&plain, &m.s, 1);
+	rig_open(&r, &plain, KLEVEL_REF);
+	for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+		assert_int_equal(decoder_reach(&r.d, steps[i]), ST_OK);
+		assert_in_range(r.d.n_positions, steps[i], steps[i] + 1024);
+		for (uint32_t p = 0; p < steps[i]; p += p % 1024 == 1023 ? 1 : 31) check_rope(&r, &m.s.ropes[0], p);
+		check_rope(&r, &m.s.ropes[0], steps[i] - 1);
+	}
+	assert_int_equal(r.d.n_positions, 2600);
+	rig_close(&r);
+	plaindec_release(&plain);
+}
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(random_models_agree_with_plain_code)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rotation_tables_grow_with_the_longest_sequence),
+		cmocka_unit_test(random_models_agree_with_plain_code),
+	};
 
 	if (argc > 1) only_seed = strtoull(argv[1], NULL, 10);
 	return cmocka_run_group_tests(tests, NULL, NULL);
