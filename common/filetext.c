@@ -48,7 +48,7 @@ static int open_plain(int *fd, uint64_t *bytes, int dirfd, const char *name, str
 
 int filetext_read_at(char **out, size_t *len, int dirfd, const char *name, size_t bytes_max, struct errbuf *err)
 {
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	char *text;
 	int fd, rc = open_plain(&fd, &bytes, dirfd, name, err);
 
@@ -75,7 +75,7 @@ int filetext_read_at(char **out, size_t *len, int dirfd, const char *name, size_
 
 int filetext_check(const char *path, struct errbuf *err)
 {
-	uint64_t bytes;
+	uint64_t bytes = 0;
 	int fd, rc = open_plain(&fd, &bytes, AT_FDCWD, path, err);
 
 	if (rc == ST_OK) close(fd);

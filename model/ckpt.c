@@ -60,7 +60,7 @@ int ckpt_open(struct ckpt **out, const char *path, struct errbuf *err)
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	struct ckpt_dir dir = {.fd = -1};
 	struct ckpt *c = ckpt_new(path);
-	bool is_folder;
+	bool is_folder = false;
 	char *folder;
 	int rc = check_path(c, &is_folder, err);
 

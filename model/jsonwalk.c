@@ -88,11 +88,10 @@ static int escape(struct jsonwalk *w, char *out)
  * its first one. */
 static int escaped_string(struct jsonwalk *w, size_t from, struct gguf_str *out)
 {
-	size_t cap = 0, n = w->pos - from;
-	char *text = NULL;
+	size_t n = w->pos - from, cap = n + 64;
+	char *text = mem_realloc(NULL, cap, 1);
 	bool good = true;
 
-	mem_reserve(text, cap, n + 8);
 	memcpy(text, w->json + from, n);
 	mem_reserve(w->texts, w->cap_texts, w->n_texts + 1);
 	while (good && w->pos < w->len && w->json[w->pos] != '"') {
@@ -159,7 +158,7 @@ int jsonwalk_u64(struct jsonwalk *w, uint64_t *out)
 static int skip_number(struct jsonwalk *w)
 {
 	const char *s = w->json;
-	size_t p = w->pos + (s[w->pos] == '-'), digits = p;
+	size_t p = w->pos + (s[w->pos] == '-'), digits;
 	bool good;
 
 #define DIGITS() for (digits = p; p < w->len && s[p] >= '0' && s[p] <= '9'; p++)
