@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define TENSORS_MAX (1u << 22) /* the largest published models have some 220,000 */
+
 /* ---- opening ---- */
 
 static struct ckpt *ckpt_new(const char *path)
@@ -132,6 +134,8 @@ static const char *tensor_name(const void *owner, size_t ix, size_t *len)
 
 int ckpt_add_tensor(struct ckpt *c, const struct ckpt_tensor *t, struct errbuf *err)
 {
+	if (c->n_tensors == TENSORS_MAX)
+		return err_set(err, ST_LIMIT, "more than %u tensors in all files", TENSORS_MAX);
 	mem_reserve(c->tensors, c->cap_tensors, c->n_tensors + 1);
 	c->tensors[c->n_tensors] = *t;
 	if (!nameindex_add(&c->index, tensor_name, c, c->n_tensors)) {

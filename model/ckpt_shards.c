@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static const struct jsonfile_bounds index_bounds = {.bytes_max = 128 * MIB, .depth_max = 8, .values_max = 1u << 22};
+static const struct jsonfile_bounds index_bounds = {.bytes_max = 128 * MIB, .depth_max = 8, .values_max = 1u << 21};
 
 static const char *shard_name(const void *owner, size_t ix, size_t *len)
 {

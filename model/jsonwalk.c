@@ -192,17 +192,26 @@ static int skip_word(struct jsonwalk *w, const char *word)
 
 static int skip_value(struct jsonwalk *w, int depth);
 
+static int skip_string(struct jsonwalk *w)
+{
+	size_t before = w->n_texts;
+	struct gguf_str text;
+	int rc = jsonwalk_string(w, &text);
+
+	jsonwalk_forget(w, before);
+	return rc;
+}
+
 static int skip_members(struct jsonwalk *w, char end, int depth)
 {
 	bool more = !jsonwalk_take(w, end);
-	struct gguf_str key;
 	int rc = ST_OK;
 
 	if (depth == JSONWALK_NESTING_MAX)
 		return err_set(w->err, ST_CORRUPT, "%s is nested deeper than %d levels at byte %zu", w->what,
 			       JSONWALK_NESTING_MAX, w->pos);
 	while (more && rc == ST_OK) {
-		if (end == '}') rc = jsonwalk_string(w, &key);
+		if (end == '}') rc = skip_string(w);
 		if (end == '}' && rc == ST_OK) rc = jsonwalk_want(w, ':');
 		if (rc == ST_OK) rc = skip_value(w, depth + 1);
 		if (rc == ST_OK) rc = jsonwalk_end(w, end, &more);
@@ -212,8 +221,6 @@ static int skip_members(struct jsonwalk *w, char end, int depth)
 
 static int skip_value(struct jsonwalk *w, int depth)
 {
-	struct gguf_str text;
-
 	jsonwalk_space(w);
 	switch (w->pos < w->len ? w->json[w->pos] : 0) {
 	case '{':
@@ -223,7 +230,7 @@ static int skip_value(struct jsonwalk *w, int depth)
 		w->pos++;
 		return skip_members(w, ']', depth);
 	case '"':
-		return jsonwalk_string(w, &text);
+		return skip_string(w);
 	case 't':
 		return skip_word(w, "true");
 	case 'f':
@@ -252,10 +259,15 @@ int jsonwalk_skip(struct jsonwalk *w)
 	return skip_value(w, 0);
 }
 
+void jsonwalk_forget(struct jsonwalk *w, size_t n_texts)
+{
+	while (w->n_texts > n_texts) free(w->texts[--w->n_texts]);
+}
+
 void jsonwalk_release(struct jsonwalk *w)
 {
-	for (size_t i = 0; i < w->n_texts; i++) free(w->texts[i]);
+	jsonwalk_forget(w, 0);
 	free(w->texts);
 	w->texts = NULL;
-	w->n_texts = w->cap_texts = 0;
+	w->cap_texts = 0;
 }

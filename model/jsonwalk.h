@@ -36,6 +36,9 @@ int jsonwalk_end(struct jsonwalk *w, char end, bool *more) MUST_CHECK;
 
 /* A view of the JSON, or of `texts` when there are escapes. */
 int jsonwalk_string(struct jsonwalk *w, struct gguf_str *out) MUST_CHECK;
+/* Frees the texts behind the first n: strings that were looked at and are not needed any more. Without it memory grows
+ * with escapes that nobody keeps. */
+void jsonwalk_forget(struct jsonwalk *w, size_t n_texts);
 /* A whole number from 0 on, spelled without a fraction or exponent. */
 int jsonwalk_u64(struct jsonwalk *w, uint64_t *out) MUST_CHECK;
 /* Any value. */

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HEADER_MAX 100000000u /* the package's limit */
+#define TENSORS_MAX (1u << 20) /* in a file; the largest published models have some 220,000 in all */
+#define HEADER_MAX  100000000u /* the package's limit */
 
 /* D(name in files, number, bits an element) */
 #define DTYPES(D)                             \
@@ -120,7 +121,7 @@ static int read_offsets(struct walk *w, struct entry *e)
 	return rc == ST_OK && more ? bad(w, "more than two numbers") : rc;
 }
 
-static int read_field(struct walk *w, struct entry *e)
+static int read_known_field(struct walk *w, struct entry *e)
 {
 	static const struct {
 		const char *name;
@@ -145,6 +146,15 @@ static int read_field(struct walk *w, struct entry *e)
 		return rc == ST_OK ? ST_OK : err_prefix(w->j.err, rc, "%s", fields[i].name);
 	}
 	return rc == ST_OK ? jsonwalk_skip(&w->j) : rc;
+}
+
+static int read_field(struct walk *w, struct entry *e)
+{
+	size_t before = w->j.n_texts;
+	int rc = read_known_field(w, e);
+
+	jsonwalk_forget(&w->j, before);
+	return rc;
 }
 
 /* The bytes that dtype and shape take. */
@@ -185,7 +195,7 @@ static int read_tensor(struct walk *w, struct gguf_str name)
 {
 	struct safetensors *s = w->out;
 	struct entry e = {.t.name = name};
-	int rc = read_fields(w, &e);
+	int rc = s->n < TENSORS_MAX ? read_fields(w, &e) : bad(w, "one more than %u, which is the limit", TENSORS_MAX);
 
 	if (rc != ST_OK) return err_prefix(w->j.err, rc, "tensor %s", SHOWN(name));
 	e.t.data = (const uint8_t *)(uintptr_t)e.from; /* an offset until place_all() */
@@ -197,6 +207,7 @@ static int read_tensor(struct walk *w, struct gguf_str name)
 /* Texts alone, as the package demands. */
 static int check_metadata(struct walk *w)
 {
+	size_t before = w->j.n_texts;
 	struct gguf_str key, value;
 	bool more;
 	int rc;
@@ -210,6 +221,7 @@ static int check_metadata(struct walk *w)
 		if (rc == ST_OK) rc = jsonwalk_want(&w->j, ':');
 		if (rc == ST_OK) rc = jsonwalk_string(&w->j, &value);
 		if (rc == ST_OK) rc = jsonwalk_end(&w->j, '}', &more);
+		jsonwalk_forget(&w->j, before);
 	} while (rc == ST_OK && more);
 	return rc;
 }

@@ -350,6 +350,33 @@ static void each_of_many_tensors_is_read(void **state)
 	free(bytes);
 }
 
+/* Escapes that nobody keeps do not add up. */
+static void only_names_of_tensors_are_kept(void **state)
+{
+	struct safetensors s;
+	struct strbuf header;
+	struct filemap m;
+	struct errbuf err;
+	uint8_t *bytes;
+	size_t len;
+
+	strbuf_init(&header, MIB);
+	strbuf_puts(&header, "{\"__metadata__\":{");
+	for (int i = 0; i < 1000; i++) strbuf_printf(&header, "%s\"\\n%d\":\"\\n\"", i ? "," : "", i);
+	strbuf_puts(&header, "},\"\\u0061\":{\"dtyp\\u0065\":\"F\\u00332\",\"shape\":[1]");
+	for (int i = 0; i < 1000; i++) strbuf_puts(&header, ",\"\\n\":{\"\\n\":[\"\\n\"]}");
+	strbuf_puts(&header, ",\"data_offsets\":[0,4]}}");
+	bytes = st_writer_file(header.data, header.len, 4, &len);
+	if (read_bytes(bytes, len, &s, &m, &err) != ST_OK) fail_msg("%s", err.text);
+	assert_int_equal(find(&s, "a")->type, GGTYPE_F32);
+	assert_int_equal(s.names.n_texts, 1);
+	assert_true(s.names.cap_texts <= 16);
+	safetensors_release(&s);
+	filemap_close(&m);
+	strbuf_release(&header);
+	free(bytes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +387,7 @@ int main(void)
 		cmocka_unit_test(a_file_cut_anywhere_is_refused),
 		cmocka_unit_test(no_single_byte_makes_it_crash),
 		cmocka_unit_test(each_of_many_tensors_is_read),
+		cmocka_unit_test(only_names_of_tensors_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
