@@ -45,15 +45,24 @@ static void read_some(struct wsrc *w, enum spec_role role)
 	}
 }
 
-static void touch_rank(const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc w)
+/* The last rank of groups of several sizes. */
+static void touch_rank(const struct spec *s, enum spec_role role, uint32_t layer, const struct wsrc *whole)
 {
-	struct errbuf err = {0};
+	static const uint32_t sizes[] = {2, 3, 4, 8, 16};
 
-	if (wsrc_shard(&w, s, role, layer, (struct wsrc_rank){1, 2}, &err) != ST_OK) {
-		CHECK(err.text[0]);
-		return;
+	for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+		struct errbuf err = {0};
+		struct wsrc w = *whole;
+		uint64_t from, bytes;
+
+		if (wsrc_shard(&w, s, role, layer, (struct wsrc_rank){sizes[i] - 1, sizes[i]}, &err) != ST_OK) {
+			CHECK(err.text[0]);
+			continue;
+		}
+		read_some(&w, role);
+		wsrc_span(&w, 0, w.rows, &from, &bytes);
+		CHECK(from <= w.t->bytes && bytes <= w.t->bytes - from);
 	}
-	read_some(&w, role);
 }
 
 static void touch_one(const struct spec *s, const struct ckpt *c, enum spec_role role, uint32_t layer, uint32_t ix)
@@ -66,7 +75,7 @@ static void touch_one(const struct spec *s, const struct ckpt *c, enum spec_role
 	CHECK((uint64_t)w.rows * w.cols == (uint64_t)shape.rows * shape.cols);
 	read_some(&w, role);
 	CHECK(wsrc_file_bytes(&w) <= ckpt_bytes(c));
-	touch_rank(s, role, layer, w);
+	touch_rank(s, role, layer, &w);
 }
 
 static void touch_role(const struct spec *s, const struct ckpt *c, enum spec_role role, uint32_t layer)
