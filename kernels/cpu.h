@@ -112,7 +112,7 @@ struct cpu_delta {
 };
 
 struct cpu_attention {
-	struct kattn a; /* its kv points to the copy below while a level works on it */
+	struct kattn a; /* its kv is NULL: the copy below is what a level looks at */
 	struct kkv kv;
 	struct kbatch b; /* with the block tables of the layer's group */
 };
@@ -241,7 +241,7 @@ struct cpu_op {
 		struct {
 			struct cpu_attention a;
 			uint32_t tokens_item; /* consecutive tokens an item has */
-			uint32_t heads_item;  /* heads an item has: a whole group, or 1 when there are few items */
+			uint32_t heads_item;  /* heads of a group that an item has, at most */
 		} attention;
 		struct {
 			float *out;

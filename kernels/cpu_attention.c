@@ -68,11 +68,13 @@ static void cpu_run_attention(struct cpu_thread *t, struct cpu_op *op, uint32_t 
 	}
 }
 
-/* Heads of a group that an item takes: all, which share the loads of K and V, unless threads would have nothing to do.
- * A latent tile is unpacked for each item, so there the group is cut no finer than threads need. */
+/* Heads of a group that an item takes: those of a pass, which share the loads of K and V, unless threads would have
+ * nothing to do. A latent tile is unpacked by each item, so there the group is cut no finer than threads need. */
 static uint32_t cpu_attention_heads(const struct kkv *kv, uint32_t group, uint64_t pairs, uint32_t n_threads)
 {
-	if (pairs >= n_threads) return group;
+	uint32_t passes = (uint32_t)div_up(group, CPU_ATTN_QUERIES);
+
+	if (pairs * passes >= n_threads) return (uint32_t)div_up(group, passes);
 	if (!kv->latent) return 1;
 	return (uint32_t)div_up(group, min_u64(group, div_up(n_threads, max_u64(1, pairs))));
 }

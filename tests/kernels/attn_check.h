@@ -8,6 +8,9 @@
 
 #include "tests/kernels/rig.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #define ATTN_SEQS_MAX   4
 #define ATTN_BLOCKS_MAX 8 /* a sequence */
 #define ATTN_BLOCKS     40
@@ -343,6 +346,24 @@ static inline void attn_call_make(struct attn_call *call, const struct attn_case
 	}
 }
 
+/* Memory for the cache between two pages that cannot be read, and right before the second. */
+static inline char *attn_memory_new(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = align_up(bytes, page);
+	char *base = mmap(NULL, len + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(base != MAP_FAILED);
+	assert_int_equal(mprotect(base + page, len, PROT_READ | PROT_WRITE), 0);
+	return base + page + len - bytes;
+}
+
+static inline void attn_memory_free(char *memory, size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), len = align_up(bytes, page);
+
+	assert_int_equal(munmap(memory + bytes - len - page, len + 2 * page), 0);
+}
+
 /* All tokens of all sequences, in calls of random composition. */
 static inline float *attn_run(const struct rig_level *level, uint32_t n_threads, const struct attn_case *c,
 			      uint32_t chunk_max, uint64_t seed)
@@ -351,12 +372,11 @@ static inline float *attn_run(const struct rig_level *level, uint32_t n_threads,
 	struct rig_rng r = {seed};
 	struct kkv kv = c->kv;
 	size_t bytes = kkv_bytes(&kv, ATTN_BLOCKS), width = (size_t)c->heads * kv.v_dim;
-	void *memory = kdev_alloc(d, bytes);
+	char *memory = attn_memory_new(bytes);
 	uint32_t done[ATTN_SEQS_MAX] = {0}, tables[ATTN_SEQS_MAX * ATTN_BLOCKS_MAX], left;
 	float *out = malloc(c->n_tokens * width * sizeof(float));
 	struct attn_call *call = malloc(sizeof(*call));
 
-	assert_non_null(memory);
 	memset(memory, 0xff, bytes);
 	kkv_place(&kv, memory, ATTN_BLOCKS);
 	memcpy(tables, c->tables, sizeof(tables));
@@ -367,7 +387,7 @@ static inline float *attn_run(const struct rig_level *level, uint32_t n_threads,
 		for (uint32_t s = 0; s < c->n_seqs; s++) left += c->lens[s] - done[s];
 	} while (left > 0);
 	free(call);
-	kdev_release(d, memory, bytes);
+	attn_memory_free(memory, bytes);
 	kdev_close(d);
 	return out;
 }
