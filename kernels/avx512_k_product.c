@@ -53,45 +53,71 @@ CPU_INLINE __m512 avx512_k_iq4_xs(const uint8_t *w, uint32_t part)
 	return _mm512_cvtepi32_ps(_mm512_sub_epi32(scale, _mm512_set1_epi32(32)));
 }
 
+CPU_INLINE __m512 avx512_k_signed(__m128i bytes)
+{
+	return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+/* Scale of half h of piece `part` of Q3_K. */
+CPU_INLINE __m128i avx512_k_q3(const uint8_t *p, uint32_t part, uint32_t h)
+{
+	__m128i low =
+		_mm_srl_epi16(avx512_k_bytes(p + 32 * (part % 4) + 16 * h), _mm_cvtsi32_si128((int)(part / 4 * 4)));
+	__m128i high = _mm_srl_epi16(avx512_k_bytes(p + 128 + 32 * (part % 2) + 16 * h),
+				     _mm_cvtsi32_si128((int)(part / 2 * 2)));
+	__m128i six = _mm_or_si128(_mm_and_si128(low, _mm_set1_epi8(15)),
+				   _mm_slli_epi16(_mm_and_si128(high, _mm_set1_epi8(3)), 4));
+
+	return _mm_sub_epi8(six, _mm_set1_epi8(32));
+}
+
 /* See avx2_k_scales(). */
-CPU_INLINE void avx512_k_scales(const enum ggtype type, const uint8_t *w, uint32_t part, __m512 scale[2], __m512 *min)
+CPU_INLINE void avx512_k_scales(const enum ggtype type, const uint8_t *w, uint32_t part, __m512 scale[2], __m512 min[2])
 {
 	__m512 d = type == GGTYPE_MXFP4 ? avx512_k_e8m0(w) : avx512_halfs(w), s, m;
 
 	scale[0] = d;
-	if (type == GGTYPE_Q5_1) *min = avx512_halfs(w + 32);
+	if (type == GGTYPE_Q5_1) min[0] = avx512_halfs(w + 32);
 	if (type == GGTYPE_Q4_K || type == GGTYPE_Q5_K) {
 		avx512_k_scale_min(w + 64, part, &s, &m);
 		scale[0] = _mm512_mul_ps(d, s);
-		*min = _mm512_sub_ps(_mm512_setzero_ps(), _mm512_mul_ps(avx512_halfs(w + 32), m));
+		min[0] = _mm512_sub_ps(_mm512_setzero_ps(), _mm512_mul_ps(avx512_halfs(w + 32), m));
 	}
 	if (type == GGTYPE_IQ4_XS) scale[0] = _mm512_mul_ps(d, avx512_k_iq4_xs(w, part));
 	scale[1] = scale[0];
-	if (type == GGTYPE_Q6_K) {
-		scale[0] =
-			_mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(avx512_k_bytes(w + 32 + 32 * part))));
-		scale[1] =
-			_mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(avx512_k_bytes(w + 48 + 32 * part))));
+	for (uint32_t h = 0; h < 2; h++) {
+		if (type == GGTYPE_Q2_K) {
+			__m128i both = avx512_k_bytes(w + 64 + 32 * part + 16 * h), low = _mm_set1_epi8(15);
+
+			scale[h] = _mm512_mul_ps(d, avx512_k_unsigned(_mm_and_si128(both, low)));
+			min[h] = _mm512_sub_ps(_mm512_setzero_ps(), avx512_halfs(w + 32));
+			min[h] = _mm512_mul_ps(min[h], avx512_k_unsigned(_mm_and_si128(_mm_srli_epi16(both, 4), low)));
+		}
+		if (type == GGTYPE_Q3_K) scale[h] = _mm512_mul_ps(d, avx512_k_signed(avx512_k_q3(w + 32, part, h)));
+		if (type == GGTYPE_Q6_K)
+			scale[h] = _mm512_mul_ps(d, avx512_k_signed(avx512_k_bytes(w + 32 + 32 * part + 16 * h)));
 	}
 }
 
 CPU_INLINE __m512i avx512_k_shift(__m512i v, const int left)
 {
-	return left >= 0 ? _mm512_slli_epi32(v, (unsigned)left) : _mm512_srli_epi32(v, (unsigned)-left);
+	if (left == 0) return v;
+	return left > 0 ? _mm512_slli_epi32(v, (unsigned)left) : _mm512_srli_epi32(v, (unsigned)-left);
 }
 
 /* See avx2_k_codes(); IQ4's values come with 128. */
 CPU_INLINE __m512i avx512_k_codes(const enum ggtype type, const uint8_t *piece, const int h, const int i)
 {
-	const int high = (int)pack_k_of(type).high;
-	__m512i v = _mm512_loadu_si512(piece + 64 * (high + i));
+	const int high = (int)pack_k_of(type).high, low = (int)pack_k_of(type).low, up = low == 4 ? 4 : 2;
+	__m512i v = avx512_k_shift(_mm512_loadu_si512(piece + 64 * (high + (low == 4 ? i : h))),
+				   low == 4 ? -4 * h : -2 * i);
 
-	v = _mm512_and_si512(h ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15));
+	v = _mm512_and_si512(v, _mm512_set1_epi8(low == 4 ? 15 : 3));
 	if (high) {
 		__m512i bits = _mm512_loadu_si512(piece + 64 * (high == 2 ? h : 0));
 
-		bits = avx512_k_shift(bits, high == 2 ? 4 - 2 * i : h ? -i : 4 - i);
-		v = _mm512_or_si512(v, _mm512_and_si512(bits, _mm512_set1_epi8(high == 2 ? 0x30 : 0x10)));
+		bits = avx512_k_shift(bits, up - (high == 2 ? 2 * i : 4 * h + i));
+		v = _mm512_or_si512(v, _mm512_and_si512(bits, _mm512_set1_epi8((char)((high == 2 ? 3 : 1) << up))));
 	}
 	if (type == GGTYPE_MXFP4) {
 		const __m128i table = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
@@ -111,7 +137,11 @@ CPU_INLINE __m512i avx512_k_codes(const enum ggtype type, const uint8_t *piece, 
 CPU_INLINE int avx512_k_offset(const enum ggtype type)
 {
 	if (type == GGTYPE_IQ4_NL || type == GGTYPE_IQ4_XS) return 128;
-	return type == GGTYPE_Q5_0 ? 16 : type == GGTYPE_Q6_K ? 32 : type == GGTYPE_MXFP4 ? 12 : 0;
+	return type == GGTYPE_Q5_0    ? 16
+	       : type == GGTYPE_Q6_K  ? 32
+	       : type == GGTYPE_Q3_K  ? 4
+	       : type == GGTYPE_MXFP4 ? 12
+				      : 0;
 }
 
 CPU_INLINE void avx512_k_half(const enum ggtype type, const uint8_t *piece, struct avx512_rows x, uint32_t b,
@@ -137,12 +167,27 @@ CPU_INLINE void avx512_k_add(struct avx512_rows x, uint32_t b, const int nt, __m
 					 _mm512_cvtepi32_ps(dot[t]), acc[t]);
 }
 
+/* Q2_K: each half's minimum, times the sum of its activations. */
+CPU_INLINE void avx512_k_minima(struct avx512_rows x, uint32_t b, const int nt, const __m512 min[2], __m512 *acc)
+{
+	CPU_UNROLL
+	for (int t = 0; t < nt; t++) {
+		__m512 scale = avx512_scale_at(x.scale, x.stride, t, b);
+
+		for (uint32_t h = 0; h < 2; h++) {
+			__m512 sum = _mm512_cvtepi32_ps(avx512_sum_at(x.half, x.stride, t, 2 * b + h, 1));
+
+			acc[t] = _mm512_fmadd_ps(min[h], _mm512_mul_ps(scale, sum), acc[t]);
+		}
+	}
+}
+
 CPU_INLINE void avx512_k_tile(const struct cpu_product *p, const enum ggtype type, const uint8_t *w, uint32_t row,
 			      uint32_t lanes, uint32_t i, const int nt)
 {
 	const struct pack_k k = pack_k_of(type);
 	const bool has_min = type == GGTYPE_Q5_1 || type == GGTYPE_Q4_K || type == GGTYPE_Q5_K,
-		   halves = type == GGTYPE_Q6_K;
+		   halves = type == GGTYPE_Q6_K || type == GGTYPE_Q3_K || type == GGTYPE_Q2_K;
 	const int offset = avx512_k_offset(type);
 	const bool ahead = nt >= 4 && i == 0;
 	const uint8_t *piece = w;
@@ -151,16 +196,16 @@ CPU_INLINE void avx512_k_tile(const struct cpu_product *p, const enum ggtype typ
 
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) acc[t] = _mm512_setzero_ps();
-	for (uint32_t b = 0; b < p->o->w->cols / CPU_QBLOCK; b++, piece += 64 * (k.high + 4)) {
+	for (uint32_t b = 0; b < p->o->w->cols / CPU_QBLOCK; b++, piece += 64 * (k.high + k.low)) {
 		__m512i dot[AVX512_TOKENS];
-		__m512 scale[2], min = _mm512_setzero_ps();
+		__m512 scale[2], min[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
 
 		if (b % k.parts == 0) {
 			w = piece;
 			piece += 16 * (2 * k.halfs + k.bytes);
 		}
-		if (ahead) avx512_prefetch(piece, (int)(64 * (k.high + 4)));
-		avx512_k_scales(type, w, b % k.parts, scale, &min);
+		if (ahead) avx512_prefetch(piece, (int)(64 * (k.high + k.low)));
+		avx512_k_scales(type, w, b % k.parts, scale, min);
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++)
 			dot[t] = halves ? avx512_sum_at(x.half, x.stride, t, 2 * b, -offset)
@@ -173,10 +218,11 @@ CPU_INLINE void avx512_k_tile(const struct cpu_product *p, const enum ggtype typ
 		}
 		avx512_k_half(type, piece, x, b, 1, nt, dot);
 		avx512_k_add(x, b, nt, scale[1], dot, acc);
+		if (type == GGTYPE_Q2_K) avx512_k_minima(x, b, nt, min, acc);
 		if (!has_min) continue;
 		CPU_UNROLL
 		for (int t = 0; t < nt; t++)
-			acc[t] = _mm512_fmadd_ps(min, avx512_scale_at(x.ssum, x.stride, t, b), acc[t]);
+			acc[t] = _mm512_fmadd_ps(min[0], avx512_scale_at(x.ssum, x.stride, t, b), acc[t]);
 	}
 	CPU_UNROLL
 	for (int t = 0; t < nt; t++) avx512_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
@@ -185,6 +231,8 @@ CPU_INLINE void avx512_k_tile(const struct cpu_product *p, const enum ggtype typ
 #define AVX512_K_TYPES(F)        \
 	F(q5_0, GGTYPE_Q5_0)     \
 	F(q5_1, GGTYPE_Q5_1)     \
+	F(q2_k, GGTYPE_Q2_K)     \
+	F(q3_k, GGTYPE_Q3_K)     \
 	F(q4_k, GGTYPE_Q4_K)     \
 	F(q5_k, GGTYPE_Q5_K)     \
 	F(q6_k, GGTYPE_Q6_K)     \

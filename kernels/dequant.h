@@ -43,6 +43,8 @@ DEQUANT_FUNCTIONS(DEQUANT_DECLARE)
 /* Parts of formats that pack_k.c reads too. */
 extern const int8_t dequant_iq4_values[16];
 extern const int8_t dequant_fp4_values[16]; /* twice E2M1 */
+/* Scale of 16 values, -32..31, in 12 bytes (Q3_K). */
+int dequant_q3_k_scale(const uint8_t *scales, int part);
 /* Scale and minimum j of 8, 6 bits each, in 12 bytes (Q4_K, Q5_K). */
 void dequant_k4_scale(const uint8_t *p, int j, int *scale, int *min);
 /* Scale of 32 values, -32..31, from a block's first 8 bytes. */

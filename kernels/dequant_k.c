@@ -16,6 +16,13 @@ void dequant_q2_k(const uint8_t *block, float *out)
 	}
 }
 
+int dequant_q3_k_scale(const uint8_t *scales, int part)
+{
+	int low = part < 8 ? scales[part] & 15 : scales[part - 8] >> 4;
+
+	return (low | (scales[8 + part % 4] >> (part / 4 * 2) & 3) << 4) - 32;
+}
+
 void dequant_q3_k(const uint8_t *block, float *out)
 {
 	const uint8_t *high = block, *qs = block + 32, *scales = block + 96;
@@ -24,9 +31,7 @@ void dequant_q3_k(const uint8_t *block, float *out)
 	for (int part = 0; part < 16; part++) {
 		const uint8_t *line = qs + part / 8 * 32 + part % 2 * 16;
 		int shift = part / 2 % 4 * 2, high_bit = part / 2;
-		int low = part < 8 ? scales[part] & 15 : scales[part - 8] >> 4;
-		int six = low | (scales[8 + part % 4] >> (part / 4 * 2) & 3) << 4;
-		float scale = d * (float)(six - 32);
+		float scale = d * (float)dequant_q3_k_scale(scales, part);
 
 		for (int i = 0; i < 16; i++) {
 			int value = (line[i] >> shift & 3) - (high[part % 2 * 16 + i] >> high_bit & 1 ? 0 : 4);

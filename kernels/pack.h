@@ -6,8 +6,8 @@
  *   Q4_0        d[G] (f16), then the same nibbles
  *   Q8_0        d[G] (f16), then 8 x (G rows x 4 bytes): byte j of part i is column 4i + j; signed for G = 8, with the sign bit flipped
  *               (so that it is unsigned with an offset of 128, as VNNI wants its first operand) for G = 16
- *   pack_k.c's  Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4: the head of each GGUF block (its f16 one by one, then its bytes), G of
- *               each; then for every 32 columns the upper bits, 1 or 2 words[G], and the same nibbles. See pack_k.c
+ *   pack_k.c's  Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4: the head of each GGUF block (its f16 one by one, then its bytes), G of
+ *               each; then for every 32 columns the upper bits of codes, words[G], and the same nibbles. See pack_k.c
  *   F8_B32      d[G] (f32), then column by column: G bytes. The d of a block with a NaN is NaN: products do not look for them
  *   F32, F16, BF16  column by column: G elements
  * A matrix takes exactly the bytes of its GGUF rows (when rows is a multiple of G), so streaming costs nothing extra. */
@@ -29,6 +29,7 @@ struct pack_k {
 	uint32_t halfs_at, bytes_at; /* where a GGUF block has them */
 	uint32_t parts;              /* pieces of 32 columns that a block has; 0: the type is none of them */
 	uint32_t high;               /* words of upper bits that a piece has: a bit a code, or two */
+	uint32_t low;                /* words of lower bits: 4 of nibbles, or 2 of pairs of bits */
 };
 
 /* Inline, so that products of a known type know its numbers. */
@@ -36,21 +37,25 @@ static inline struct pack_k pack_k_of(enum ggtype type)
 {
 	switch ((int)type) {
 	case GGTYPE_Q5_0:
-		return (struct pack_k){.halfs = 1, .parts = 1, .high = 1};
+		return (struct pack_k){.halfs = 1, .parts = 1, .high = 1, .low = 4};
 	case GGTYPE_Q5_1:
-		return (struct pack_k){.halfs = 2, .parts = 1, .high = 1};
+		return (struct pack_k){.halfs = 2, .parts = 1, .high = 1, .low = 4};
+	case GGTYPE_Q2_K:
+		return (struct pack_k){.halfs = 2, .bytes = 16, .halfs_at = 80, .parts = 8, .low = 2};
+	case GGTYPE_Q3_K:
+		return (struct pack_k){.halfs = 1, .bytes = 12, .halfs_at = 108, .bytes_at = 96, .parts = 8, .high = 1, .low = 2};
 	case GGTYPE_Q4_K:
-		return (struct pack_k){.halfs = 2, .bytes = 12, .bytes_at = 4, .parts = 8};
+		return (struct pack_k){.halfs = 2, .bytes = 12, .bytes_at = 4, .parts = 8, .low = 4};
 	case GGTYPE_Q5_K:
-		return (struct pack_k){.halfs = 2, .bytes = 12, .bytes_at = 4, .parts = 8, .high = 1};
+		return (struct pack_k){.halfs = 2, .bytes = 12, .bytes_at = 4, .parts = 8, .high = 1, .low = 4};
 	case GGTYPE_Q6_K:
-		return (struct pack_k){.halfs = 1, .bytes = 16, .halfs_at = 208, .bytes_at = 192, .parts = 8, .high = 2};
+		return (struct pack_k){.halfs = 1, .bytes = 16, .halfs_at = 208, .bytes_at = 192, .parts = 8, .high = 2, .low = 4};
 	case GGTYPE_IQ4_NL:
-		return (struct pack_k){.halfs = 1, .parts = 1};
+		return (struct pack_k){.halfs = 1, .parts = 1, .low = 4};
 	case GGTYPE_IQ4_XS:
-		return (struct pack_k){.halfs = 2, .bytes = 4, .bytes_at = 4, .parts = 8};
+		return (struct pack_k){.halfs = 2, .bytes = 4, .bytes_at = 4, .parts = 8, .low = 4};
 	case GGTYPE_MXFP4:
-		return (struct pack_k){.bytes = 1, .parts = 1};
+		return (struct pack_k){.bytes = 1, .parts = 1, .low = 4};
 	default:
 		return (struct pack_k){0};
 	}

@@ -510,6 +510,8 @@ int main(int argc, char **argv)
 		bench_product(GGTYPE_Q5_0, FFN, DIM);
 		bench_product(GGTYPE_MXFP4, FFN, DIM);
 		bench_product(GGTYPE_IQ4_NL, FFN, DIM);
+		bench_product(GGTYPE_Q2_K, DIM, FFN);
+		bench_product(GGTYPE_Q3_K, DIM, FFN);
 		bench_product(GGTYPE_Q4_K, DIM, FFN);
 		bench_product(GGTYPE_Q5_K, DIM, FFN);
 		bench_product(GGTYPE_Q6_K, DIM, FFN);

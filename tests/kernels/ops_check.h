@@ -23,7 +23,9 @@ static const enum ggtype ops_mat_types[] = {
 	GGTYPE_Q5_K,
 	GGTYPE_Q6_K,
 	GGTYPE_IQ4_XS,
-	GGTYPE_Q2_K /* has no groups */,
+	GGTYPE_Q2_K,
+	GGTYPE_Q3_K,
+	GGTYPE_IQ2_XXS /* has no groups */,
 };
 
 /* One of them that rows of `cols` columns may have. */
@@ -45,8 +47,7 @@ static inline uint32_t ops_cols(struct rig_rng *r, uint32_t most)
 /* Random bytes make a block, but for its scales: f16 of 2^-12 to 2^-8, of either sign. */
 static inline void ops_sane_block(struct rig_rng *r, enum ggtype type, uint8_t *block)
 {
-	uint32_t at = type == GGTYPE_Q2_K ? 80 : pack_k_of(type).halfs_at,
-		 n = type == GGTYPE_Q2_K ? 2 : pack_k_of(type).halfs;
+	uint32_t at = pack_k_of(type).halfs_at, n = type == GGTYPE_IQ2_XXS ? 1 : pack_k_of(type).halfs;
 
 	for (uint32_t i = 0; i < n; i++)
 		block[at + 2 * i + 1] = (uint8_t)((0x0c + rig_u32(r) % 16) | (rig_u32(r) & 1) << 7);
