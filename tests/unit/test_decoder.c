@@ -236,6 +236,9 @@ static void rig_open(struct rig *r, const struct plaindec *p, enum klevel level)
 	sizes.kv_groups = max_u32(1, kvgroups_n(&r->groups));
 	memplan_init(&plan, s, &sizes);
 	plan.kv_block_bytes = shape.block_bytes;
+	plan.ffn_rows = 1 + rnd(plan.ffn_rows); /* a batch goes through in more pieces than it has to */
+	plan.expert_rows = 1 + rnd(plan.expert_rows);
+	plan.logits_rows = 1 + rnd(plan.logits_rows);
 	opts.scratch_bytes = plan.scratch_bytes;
 	if (kdev_open_cpu(&r->dev, &opts, &err) != ST_OK) fail_msg("%s", err.text);
 	r->w = (struct weights){
