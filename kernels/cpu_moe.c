@@ -193,8 +193,11 @@ static void cpu_run_experts(struct cpu_thread *t, struct cpu_op *op, uint32_t be
 		if (begin >= stop) continue;
 		/* item = unit * n + expert: of expert e those units u with begin <= u * n + e < stop */
 		for (uint32_t e = 0; e < n; e++) {
-			uint32_t from = (begin - first + n - 1 - e) / n, to = (stop - first + n - 1 - e) / n;
+			uint32_t from, to;
 
+			if (op->u.experts.starts[e] == op->u.experts.starts[e + 1]) continue; /* most of many experts */
+			from = (begin - first + n - 1 - e) / n;
+			to = (stop - first + n - 1 - e) / n;
 			cpu_experts_units(t, op, &op->u.experts.outs[i], e, from, to);
 		}
 		begin = stop;
