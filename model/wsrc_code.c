@@ -243,6 +243,36 @@ static void wsrc_unpack_gptq(const struct wsrc *w, uint32_t n, const uint64_t *f
 	}
 }
 
+/* Columns whose groups are in no order, to f32, by square tiles: a column's codes, scales and zeros lie side by side for rows that are
+ * neighbours, but a row's lie far apart. */
+#define WSRC_CODE_TILE 32
+
+static void wsrc_gptq_tile(const struct wsrc *w, uint32_t n, const uint64_t *from, uint32_t col, uint32_t n_cols, float *out)
+{
+	float tile[WSRC_CODE_TILE][WSRC_CODE_TILE];
+
+	for (uint32_t c = 0; c < n_cols; c++) {
+		uint64_t tensor_col = w->col_first + col + c, group = wsrc_group(w, tensor_col);
+		const uint8_t *words_at = w->t->data + tensor_col / 8 * w->tensor_rows * 4;
+		uint32_t shift = 4 * (tensor_col % 8);
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint32_t code = half_load_u32(words_at + from[i] * 4) >> shift & 15;
+
+			tile[i][c] = wsrc_scale(w, group * w->tensor_rows + from[i]) * (float)((int)code - (int)wsrc_zero(w, group, from[i]));
+		}
+	}
+	for (uint32_t i = 0; i < n; i++) memcpy(out + (size_t)i * w->cols + col, tile[i], n_cols * sizeof(float));
+}
+
+static void wsrc_unpack_gptq_f32(const struct wsrc *w, uint32_t n, const uint64_t *from, float *out)
+{
+	for (uint32_t c = 0; c < w->cols; c += WSRC_CODE_TILE)
+		for (uint32_t i = 0; i < n; i += WSRC_CODE_TILE)
+			wsrc_gptq_tile(w, min_u32(WSRC_CODE_TILE, n - i), from + i, c, min_u32(WSRC_CODE_TILE, w->cols - c),
+				       out + (size_t)i * w->cols);
+}
+
 /* Byte j of a block of eight rows at once: columns j and j + 16. */
 static void wsrc_unpack_awq_rows(const uint8_t *words_at, size_t col_bytes, size_t row_bytes, uint8_t *out)
 {
@@ -290,6 +320,10 @@ static void wsrc_unpack_awq(const struct wsrc *w, uint32_t n, const uint64_t *fr
 
 void wsrc_unpack(const struct wsrc *w, uint32_t n, const uint64_t *from, uint8_t *out)
 {
+	if (w->type == GGTYPE_F32 && w->code == WSRC_GPTQ) {
+		wsrc_unpack_gptq_f32(w, n, from, (float *)(void *)out);
+		return;
+	}
 	if (w->type == GGTYPE_F32) {
 		for (uint32_t i = 0; i < n; i++) wsrc_code_line(w, from[i], w->col_first, w->cols, (float *)(void *)out + (size_t)i * w->cols);
 		return;
