@@ -8,7 +8,8 @@
 
 bool pack_is_quantized(enum ggtype type)
 {
-	return type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0 || pack_is_k(type);
+	return type == GGTYPE_Q4_0 || type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z || type == GGTYPE_Q8_0 ||
+	       pack_is_k(type);
 }
 
 bool pack_has_groups(enum ggtype type)
@@ -69,11 +70,41 @@ static void pack_load_f8(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t c
 	}
 }
 
+static void pack_load_f32(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src)
+{
+	for (size_t c = 0; c < cols; c++) memcpy(dst + (c * group + lane) * 4, src + 4 * c, 4);
+}
+
+/* 16-bit elements of n <= 4 rows: four columns of four rows change places in registers. */
+static void pack_load_f16(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src,
+			  size_t row_bytes, uint32_t n)
+{
+	const uint64_t even = 0x0000ffff0000ffff, low = 0x00000000ffffffff;
+	uint32_t c = 0;
+
+	for (; n == 4 && c + 4 <= cols; c += 4) {
+		uint64_t r[4], s[4];
+
+		for (uint32_t i = 0; i < 4; i++) memcpy(&r[i], src + i * row_bytes + 2 * (size_t)c, 8);
+		for (uint32_t i = 0; i < 4; i += 2) {
+			s[i] = (r[i] & even) | (r[i + 1] & even) << 16;
+			s[i + 1] = (r[i] >> 16 & even) | (r[i + 1] & ~even);
+		}
+		for (uint32_t i = 0; i < 2; i++) {
+			r[i] = (s[i] & low) | s[i + 2] << 32;
+			r[i + 2] = s[i] >> 32 | (s[i + 2] & ~low);
+		}
+		for (uint32_t i = 0; i < 4; i++) memcpy(dst + ((size_t)(c + i) * group + lane) * 2, &r[i], 8);
+	}
+	for (; c < cols; c++)
+		for (uint32_t i = 0; i < n; i++)
+			memcpy(dst + ((size_t)c * group + lane + i) * 2, src + i * row_bytes + 2 * (size_t)c, 2);
+}
+
 void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols, const void *src)
 {
 	uint32_t group = pack_group_rows(layout);
 	size_t row_bytes = ggtype_row_bytes(type, cols);
-	size_t elem = ggtype_info(type)->block_bytes;
 
 	if (group == 1) {
 		memcpy(dst, src, rows * row_bytes);
@@ -97,7 +128,10 @@ void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t row
 			pack_load_f8(g, group, r % group, cols, row);
 			continue;
 		}
-		for (size_t c = 0; c < cols; c++) memcpy(g + (c * group + r % group) * elem, row + c * elem, elem);
+		if (type == GGTYPE_F32)
+			pack_load_f32(g, group, r % group, cols, row);
+		else if (r % 4 == 0)
+			pack_load_f16(g, group, r % group, cols, row, row_bytes, min_u32(4, rows - r));
 	}
 }
 

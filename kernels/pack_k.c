@@ -13,97 +13,94 @@
 
 #include <string.h>
 
-/* Nibbles of 16 bytes: the low ones first. */
-static void pack_k_nibbles(const uint8_t *qs, uint8_t codes[32])
+/* The words of a piece, from the words of GGUF blocks: all work on four codes at a time. `at` is where the bytes of
+ * column 0 lie. */
+
+/* Bit `bit` of each of 32 bytes, a byte a column. */
+static uint32_t pack_k_bits(const uint8_t *at, uint32_t bit)
 {
-	for (int i = 0; i < 16; i++) {
-		codes[i] = qs[i] & 15;
-		codes[i + 16] = qs[i] >> 4;
-	}
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i < 8; i++) out |= (half_load_u32(at + 4 * i) >> bit & 0x01010101) << i;
+	return out;
 }
 
-/* Codes of piece `part` of a GGUF block; see dequant.c and dequant_k.c for the layouts. */
-static void pack_k_codes(const uint8_t *block, enum ggtype type, uint32_t part, uint8_t codes[32])
+/* Q5_0 and Q5_1 have one word, a bit a column: each four of its bits go to the same bit of four bytes. */
+static uint32_t pack_k_spread(uint32_t bits)
 {
-	uint32_t bits = 0;
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i < 8; i++) {
+		uint32_t four = bits >> (4 * i) & 15;
+
+		out |= ((four * 0x00204081) & 0x01010101) << i; /* bit j of the four to bit 8j: 7j further */
+	}
+	return out;
+}
+
+/* Bits `bit` and bit + 1 of each of 16 bytes, a byte a column. */
+static uint32_t pack_k_pairs(const uint8_t *at, uint32_t bit)
+{
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i < 4; i++) out |= (half_load_u32(at + 4 * i) >> bit & 0x03030303) << (2 * i);
+	return out;
+}
+
+/* Part i of the nibbles: low (or high) ones of 32 bytes, a byte a column. */
+static uint32_t pack_k_nibbles(const uint8_t *at, uint32_t i, bool high)
+{
+	uint32_t first = half_load_u32(at + 4 * i), second = half_load_u32(at + 16 + 4 * i);
+
+	return high ? (first >> 4 & 0x0f0f0f0f) | (second & 0xf0f0f0f0)
+		    : (first & 0x0f0f0f0f) | (second & 0x0f0f0f0f) << 4;
+}
+
+/* Words of piece `part` of a GGUF block; see dequant.c, dequant_k.c and dequant_iq.c for the layouts. */
+static void pack_k_words(const uint8_t *block, enum ggtype type, uint32_t part, uint32_t *w)
+{
+	const uint8_t *quarter = block + part / 4 * 32; /* of formats with 2 bits a column: 32 bytes for 4 pieces */
+	uint32_t bit = part % 4 * 2;
 
 	switch ((int)type) {
+	case GGTYPE_Q2_K:
+		for (uint32_t h = 0; h < 2; h++) w[h] = pack_k_pairs(quarter + 16 + 16 * h, bit);
+		break;
+	case GGTYPE_Q3_K:
+		w[0] = pack_k_bits(block, part);
+		for (uint32_t h = 0; h < 2; h++) w[1 + h] = pack_k_pairs(quarter + 32 + 16 * h, bit);
+		break;
+	case GGTYPE_Q4_K:
+		for (uint32_t i = 0; i < 4; i++) w[i] = pack_k_nibbles(block + 16 + part / 2 * 32, i, part % 2);
+		break;
+	case GGTYPE_Q5_K:
+		w[0] = pack_k_bits(block + 16, part);
+		for (uint32_t i = 0; i < 4; i++) w[1 + i] = pack_k_nibbles(block + 48 + part / 2 * 32, i, part % 2);
+		break;
+	case GGTYPE_Q6_K:
+		for (uint32_t h = 0; h < 2; h++) w[h] = pack_k_pairs(quarter + 128 + 16 * h, bit);
+		for (uint32_t i = 0; i < 4; i++)
+			w[2 + i] = pack_k_nibbles(block + part / 4 * 64 + part % 2 * 32, i, part % 4 / 2);
+		break;
 	case GGTYPE_Q5_0:
 	case GGTYPE_Q5_1:
 		block += type == GGTYPE_Q5_0 ? 2 : 4;
-		bits = half_load_u32(block);
-		pack_k_nibbles(block + 4, codes);
-		for (int i = 0; i < 32; i++) codes[i] |= (uint8_t)((bits >> i & 1) << 4);
-		break;
-	case GGTYPE_Q4_K:
-	case GGTYPE_Q5_K:
-		for (int i = 0; i < 32; i++) {
-			const uint8_t *line = block + (type == GGTYPE_Q4_K ? 16 : 48) + part / 2 * 32;
-
-			codes[i] = line[i] >> (part % 2 * 4) & 15;
-			if (type == GGTYPE_Q5_K) codes[i] |= (uint8_t)((block[16 + i] >> part & 1) << 4);
-		}
-		break;
-	case GGTYPE_Q6_K:
-		for (int i = 0; i < 32; i++) {
-			const uint8_t *low = block + part / 4 * 64 + part % 2 * 32, *high = block + 128 + part / 4 * 32;
-
-			codes[i] =
-				(uint8_t)((low[i] >> (part % 4 / 2 * 4) & 15) | (high[i] >> (part % 4 * 2) & 3) << 4);
-		}
-		break;
-	case GGTYPE_Q2_K:
-	case GGTYPE_Q3_K:
-		for (int i = 0; i < 32; i++) {
-			const uint8_t *line = block + (type == GGTYPE_Q2_K ? 16 : 32) + part / 4 * 32;
-
-			codes[i] = line[i] >> (part % 4 * 2) & 3;
-			if (type == GGTYPE_Q3_K) codes[i] |= (uint8_t)((block[i] >> part & 1) << 2);
-		}
+		w[0] = pack_k_spread(half_load_u32(block));
+		memcpy(w + 1, block + 4, 16);
 		break;
 	case GGTYPE_IQ4_XS:
-		pack_k_nibbles(block + 8 + part * 16, codes);
+		memcpy(w, block + 8 + part * 16, 16);
 		break;
 	default:
-		pack_k_nibbles(block + (type == GGTYPE_MXFP4 ? 1 : 2), codes);
+		memcpy(w, block + (type == GGTYPE_MXFP4 ? 1 : 2), 16);
 		break;
 	}
 }
 
-/* Two bits of each code, `shift` up, to or from word h of row `lane`. */
-static void pack_k_put_pairs(uint8_t *word, uint32_t h, uint32_t shift, const uint8_t c[32])
-{
-	for (uint32_t j = 0; j < 4; j++) {
-		word[j] = 0;
-		for (uint32_t i = 0; i < 4; i++) word[j] |= (uint8_t)((c[16 * h + 4 * i + j] >> shift & 3) << (2 * i));
-	}
-}
-
+/* Two bits of each of 16 codes, `shift` up, from word h of a row. */
 static void pack_k_get_pairs(const uint8_t *word, uint32_t h, uint32_t shift, uint8_t c[32])
 {
 	for (uint32_t i = 0; i < 16; i++) c[16 * h + i] |= (uint8_t)((word[i % 4] >> (i / 4 * 2) & 3) << shift);
-}
-
-static uint8_t *pack_k_put(uint8_t *dst, const struct pack_k *k, uint32_t group, uint32_t lane, const uint8_t c[32])
-{
-	uint32_t shift = k->low == 4 ? 4 : 2; /* of the upper bits */
-
-	if (k->high == 1) {
-		for (uint32_t j = 0; j < 4; j++) {
-			dst[lane * 4 + j] = 0;
-			for (uint32_t i = 0; i < 8; i++) dst[lane * 4 + j] |= (uint8_t)((c[4 * i + j] >> shift) << i);
-		}
-	} else {
-		for (uint32_t h = 0; h < k->high; h++) pack_k_put_pairs(dst + (h * group + lane) * 4, h, shift, c);
-	}
-	dst += 4 * (size_t)group * k->high;
-	if (k->low == 4) {
-		for (uint32_t i = 0; i < 16; i++)
-			dst[i / 4 * 4 * group + lane * 4 + i % 4] = (uint8_t)((c[i] & 15) | (c[16 + i] & 15) << 4);
-	} else {
-		for (uint32_t h = 0; h < 2; h++) pack_k_put_pairs(dst + (h * group + lane) * 4, h, 0, c);
-	}
-	return dst + 4 * (size_t)group * k->low;
 }
 
 static const uint8_t *pack_k_get(const uint8_t *g, const struct pack_k *k, uint32_t group, uint32_t lane, uint8_t c[32])
@@ -125,20 +122,48 @@ static const uint8_t *pack_k_get(const uint8_t *g, const struct pack_k *k, uint3
 	return low + 4 * (size_t)group * k->low;
 }
 
-void pack_k_load(uint8_t *dst, enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src)
+/* `type` is a constant where this is inlined, so all loops over it unroll. */
+CPU_INLINE void pack_k_load_type(uint8_t *dst, const enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols,
+				 const uint8_t *src)
 {
 	const struct pack_k k = pack_k_of(type);
-	uint8_t codes[32];
+	const uint32_t block_bytes = ggtype_info(type)->block_bytes;
 
-	for (uint32_t b = 0; b < cols / CPU_QBLOCK / k.parts; b++, src += ggtype_info(type)->block_bytes) {
+	for (uint32_t b = 0; b < cols / CPU_QBLOCK / k.parts; b++, src += block_bytes) {
 		for (uint32_t i = 0; i < k.halfs; i++, dst += 2 * group)
 			memcpy(dst + 2 * lane, src + k.halfs_at + 2 * i, 2);
 		for (uint32_t i = 0; i < k.bytes; i++, dst += group) dst[lane] = src[k.bytes_at + i];
 		for (uint32_t part = 0; part < k.parts; part++) {
-			pack_k_codes(src, type, part, codes);
-			dst = pack_k_put(dst, &k, group, lane, codes);
+			uint32_t w[6];
+
+			pack_k_words(src, type, part, w);
+			for (uint32_t i = 0; i < k.high + k.low; i++, dst += 4 * group)
+				memcpy(dst + 4 * lane, &w[i], 4);
 		}
 	}
+}
+
+void pack_k_load(uint8_t *dst, enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src)
+{
+#define PACK_K_CASE(name)                                                     \
+	case GGTYPE_##name:                                                   \
+		pack_k_load_type(dst, GGTYPE_##name, group, lane, cols, src); \
+		break;
+	switch ((int)type) {
+		PACK_K_CASE(Q5_0)
+		PACK_K_CASE(Q5_1)
+		PACK_K_CASE(Q2_K)
+		PACK_K_CASE(Q3_K)
+		PACK_K_CASE(Q4_K)
+		PACK_K_CASE(Q5_K)
+		PACK_K_CASE(Q6_K)
+		PACK_K_CASE(IQ4_NL)
+		PACK_K_CASE(IQ4_XS)
+		PACK_K_CASE(MXFP4)
+	default:
+		CHECK(!"a type of pack_k.c");
+	}
+#undef PACK_K_CASE
 }
 
 /* The GGUF block's head again, of this lane: the f16s, then the bytes. */

@@ -2,7 +2,7 @@
  * of the light operations, whole decode and prefill steps of a model with SmolLM2-135M's shapes and random weights, a
  * layer of experts, and a recurrent layer.
  *
- *   build/bench/kernbench [threads] [level] [part ...]     parts: memory product light step experts
+ *   build/bench/kernbench [threads] [level] [part ...]     parts: memory load product light step experts
  *                                                  state; all by default
  *
  * Each figure is the best of many runs; with one thread it is processor time, which other work disturbs little. */
@@ -62,6 +62,25 @@ static struct kmat bench_mat(enum ggtype type, uint32_t rows, uint32_t cols)
 	ops->mat_put(dev, &m, 0, rows, src);
 	free(src);
 	return m;
+}
+
+/* How fast rows of a type are brought into the device's layout, by one thread. */
+static void bench_load(enum ggtype type)
+{
+	uint32_t rows = 1536, cols = 2048;
+	struct kmat m = bench_mat(type, rows, cols);
+	uint8_t *src = calloc(rows, ggtype_row_bytes(type, cols));
+	uint64_t best = UINT64_MAX;
+
+	for (int round = 0; round < 20; round++) {
+		uint64_t start = bench_now_ns();
+
+		ops->mat_put(dev, &m, 0, rows, src);
+		best = min_u64(best, bench_now_ns() - start);
+	}
+	printf("  loading %-6s %6.2f GB/s\n", ggtype_info(type)->name, (double)m.bytes / (double)best);
+	free(src);
+	kdev_release(dev, m.data, m.bytes);
 }
 
 static float *bench_floats(size_t n)
@@ -515,6 +534,13 @@ int main(int argc, char **argv)
 		bench_product(GGTYPE_Q4_K, DIM, FFN);
 		bench_product(GGTYPE_Q5_K, DIM, FFN);
 		bench_product(GGTYPE_Q6_K, DIM, FFN);
+	}
+	if (bench_wants(argc, argv, "load")) {
+		static const enum ggtype types[] = {GGTYPE_F32,  GGTYPE_BF16, GGTYPE_F8_B32, GGTYPE_Q8_0, GGTYPE_Q4_1,
+						    GGTYPE_Q4_Z, GGTYPE_Q5_0, GGTYPE_Q2_K,   GGTYPE_Q3_K, GGTYPE_Q4_K,
+						    GGTYPE_Q5_K, GGTYPE_Q6_K, GGTYPE_MXFP4};
+
+		for (size_t i = 0; i < ARRAY_LEN(types); i++) bench_load(types[i]);
 	}
 	if (bench_wants(argc, argv, "light")) bench_light();
 	if (bench_wants(argc, argv, "step")) bench_steps();
