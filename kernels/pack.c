@@ -56,18 +56,56 @@ static void pack_load_quantized(uint8_t *dst, uint32_t group, uint32_t lane, enu
 	}
 }
 
-static void pack_load_f8(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src)
+/* Four bytes of each of four rows change places in registers. */
+static void pack_turn4(uint32_t r[4])
+{
+	const uint32_t even = 0x00ff00ff;
+	uint32_t s[4];
+
+	for (uint32_t i = 0; i < 4; i += 2) {
+		s[i] = (r[i] & even) | (r[i + 1] & even) << 8;
+		s[i + 1] = (r[i] >> 8 & even) | (r[i + 1] & ~even);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		r[i] = (s[i] & 0xffff) | s[i + 2] << 16;
+		r[i + 2] = s[i] >> 16 | (s[i + 2] & 0xffff0000);
+	}
+}
+
+/* n <= 4 rows; a constant where this is inlined. */
+CPU_INLINE void pack_load_f8_rows(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src,
+				  size_t row_bytes, const uint32_t n)
 {
 	for (uint32_t b = 0; b < cols / CPU_QBLOCK; b++, src += 36, dst += 36 * (size_t)group) {
-		float d;
+		uint32_t nans[4] = {0};
 
-		memcpy(&d, src, 4);
-		for (uint32_t i = 0; i < CPU_QBLOCK; i++) {
-			if ((src[4 + i] & 0x7f) == FLOAT8_NAN) d = NAN;
-			dst[(4 + i) * group + lane] = src[4 + i];
+		CPU_UNROLL
+		for (uint32_t c = 4; c < 36; c += 4) {
+			uint32_t r[4] = {0};
+
+			for (uint32_t i = 0; i < n; i++) {
+				r[i] = half_load_u32(src + i * row_bytes + c);
+				nans[i] |= ((r[i] & 0x7f7f7f7f) + 0x01010101) & 0x80808080; /* a byte of 0x7f or 0xff */
+			}
+			pack_turn4(r);
+			for (uint32_t i = 0; i < 4; i++) memcpy(dst + (c + i) * group + lane, &r[i], 4);
 		}
-		memcpy(dst + lane * 4, &d, 4);
+		for (uint32_t i = 0; i < n; i++) {
+			float d = half_bits_f32(half_load_u32(src + i * row_bytes));
+
+			if (nans[i]) d = NAN;
+			memcpy(dst + (lane + i) * 4, &d, 4);
+		}
 	}
+}
+
+static void pack_load_f8(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src,
+			 size_t row_bytes, uint32_t n)
+{
+	if (n == 4)
+		pack_load_f8_rows(dst, group, lane, cols, src, row_bytes, 4);
+	else
+		pack_load_f8_rows(dst, group, lane, cols, src, row_bytes, n);
 }
 
 static void pack_load_f32(uint8_t *dst, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src)
@@ -125,7 +163,7 @@ void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t row
 			continue;
 		}
 		if (type == GGTYPE_F8_B32) {
-			pack_load_f8(g, group, r % group, cols, row);
+			if (r % 4 == 0) pack_load_f8(g, group, r % group, cols, row, row_bytes, min_u32(4, rows - r));
 			continue;
 		}
 		if (type == GGTYPE_F32)
