@@ -1,7 +1,8 @@
 /* wsrc.c - see wsrc.h: rows of weights from where they lie in a checkpoint's tensors.
  *
- * A row of a weight is found by its piece. Plain rows are copied (or shown where they lie), transposed ones are collected in tiles, codes
- * are unpacked by wsrc_code.c; everything that is given out has been looked at for NaN and infinity (wsrc_check.c). */
+ * A row of a weight is found by its piece. Plain rows are copied (or shown where they lie), transposed ones are
+ * collected in tiles, codes are unpacked by wsrc_code.c; everything that is given out has been looked at for NaN and
+ * infinity (wsrc_check.c). */
 #include "model/wsrc_impl.h"
 
 #include "common/half.h"
@@ -61,7 +62,8 @@ float wsrc_float_at(const struct ckpt_tensor *t, uint64_t ix)
 /* Rows of whole 32-column blocks, none of which belongs to two scales. */
 static bool wsrc_fits_blocks(const struct wsrc *w)
 {
-	return w->cols % 32 == 0 && w->col_first % 32 == 0 && (w->block_cols % 32 == 0 || w->block_cols >= w->tensor_cols);
+	return w->cols % 32 == 0 && w->col_first % 32 == 0 &&
+	       (w->block_cols % 32 == 0 || w->block_cols >= w->tensor_cols);
 }
 
 void wsrc_settle(struct wsrc *w)
@@ -99,27 +101,30 @@ static uint64_t wsrc_col_at(const struct wsrc *w)
 
 static void wsrc_copy_rows(const struct wsrc *w, uint32_t row, uint32_t n, uint8_t *out)
 {
-	size_t tensor_bytes = ggtype_row_bytes((enum ggtype)w->t->type, w->tensor_cols), bytes = ggtype_row_bytes(w->type, w->cols);
+	size_t tensor_bytes = ggtype_row_bytes((enum ggtype)w->t->type, w->tensor_cols),
+	       bytes = ggtype_row_bytes(w->type, w->cols);
 
 	for (uint32_t i = 0; i < n; i++)
 		memcpy(out + i * bytes, w->t->data + wsrc_row_place(w, row + i) * tensor_bytes + wsrc_col_at(w), bytes);
 }
 
-/* Columns of the tensor become rows, by square tiles that are turned in a buffer: lines of both sides, which often lie a power of two
- * apart and push each other out of the cache, are touched once. */
-#define WSRC_TRANSPOSE(name, elem)                                                                                                       \
-	static void name(const struct wsrc *w, uint32_t n, const uint64_t *from, uint8_t *out, uint32_t col)                              \
-	{                                                                                                                                 \
-		uint32_t n_cols = min_u32(WSRC_TILE, w->cols - col);                                                                      \
-		elem tile[WSRC_TILE][WSRC_TILE];                                                                                          \
-                                                                                                                                          \
-		for (uint32_t c = 0; c < n_cols; c++) {                                                                                   \
-			const uint8_t *line = w->t->data + (w->at + w->col_first + col + c) * w->tensor_cols * sizeof(elem);              \
-                                                                                                                                          \
-			for (uint32_t i = 0; i < n; i++) memcpy(&tile[i][c], line + from[i] * sizeof(elem), sizeof(elem));                \
-		}                                                                                                                         \
-		for (uint32_t i = 0; i < n; i++)                                                                                          \
-			memcpy(out + ((size_t)i * w->cols + col) * sizeof(elem), tile[i], n_cols * sizeof(elem));                         \
+/* Columns of the tensor become rows, by square tiles that are turned in a buffer: lines of both sides, which often lie
+ * a power of two apart and push each other out of the cache, are touched once. */
+#define WSRC_TRANSPOSE(name, elem)                                                                                \
+	static void name(const struct wsrc *w, uint32_t n, const uint64_t *from, uint8_t *out, uint32_t col)      \
+	{                                                                                                         \
+		uint32_t n_cols = min_u32(WSRC_TILE, w->cols - col);                                              \
+		elem tile[WSRC_TILE][WSRC_TILE];                                                                  \
+                                                                                                                  \
+		for (uint32_t c = 0; c < n_cols; c++) {                                                           \
+			const uint8_t *line =                                                                     \
+				w->t->data + (w->at + w->col_first + col + c) * w->tensor_cols * sizeof(elem);    \
+                                                                                                                  \
+			for (uint32_t i = 0; i < n; i++)                                                          \
+				memcpy(&tile[i][c], line + from[i] * sizeof(elem), sizeof(elem));                 \
+		}                                                                                                 \
+		for (uint32_t i = 0; i < n; i++)                                                                  \
+			memcpy(out + ((size_t)i * w->cols + col) * sizeof(elem), tile[i], n_cols * sizeof(elem)); \
 	}
 WSRC_TRANSPOSE(wsrc_transpose_16, uint16_t)
 WSRC_TRANSPOSE(wsrc_transpose_32, uint32_t)
@@ -144,8 +149,8 @@ static int wsrc_check_line(const struct wsrc *w, const uint8_t *line, uint64_t t
 	uint64_t block;
 
 	if (!wsrc_find_bad((enum ggtype)w->t->type, line, w->tensor_cols, &block)) return ST_OK;
-	return err_set(err, ST_INVALID, "tensor %.*s: the scale of row %llu, block %llu is not finite", (int)w->t->name.len, w->t->name.s,
-		       (unsigned long long)tensor_row, (unsigned long long)block);
+	return err_set(err, ST_INVALID, "tensor %.*s: the scale of row %llu, block %llu is not finite",
+		       (int)w->t->name.len, w->t->name.s, (unsigned long long)tensor_row, (unsigned long long)block);
 }
 
 /* Rows in F32 out of columns of codes or blocks: each of the tensor's rows is read whole. */
@@ -158,7 +163,8 @@ static int wsrc_transpose_decoded(const struct wsrc *w, uint32_t row, uint32_t n
 		uint64_t tensor_row = w->at + w->col_first + c;
 
 		if (w->code == WSRC_PLAIN) {
-			const uint8_t *at = w->t->data + tensor_row * ggtype_row_bytes((enum ggtype)w->t->type, w->tensor_cols);
+			const uint8_t *at =
+				w->t->data + tensor_row * ggtype_row_bytes((enum ggtype)w->t->type, w->tensor_cols);
 
 			CHECK(w->dequant != NULL);
 			rc = wsrc_check_line(w, at, tensor_row, err);
@@ -166,7 +172,8 @@ static int wsrc_transpose_decoded(const struct wsrc *w, uint32_t row, uint32_t n
 		} else {
 			wsrc_code_line(w, tensor_row, 0, w->tensor_cols, line);
 		}
-		for (uint32_t i = 0; i < n && rc == ST_OK; i++) out[(size_t)i * w->cols + c] = line[wsrc_row_place(w, row + i)];
+		for (uint32_t i = 0; i < n && rc == ST_OK; i++)
+			out[(size_t)i * w->cols + c] = line[wsrc_row_place(w, row + i)];
 	}
 	free(line);
 	return rc;
@@ -210,7 +217,8 @@ const void *wsrc_direct(const struct wsrc *w, uint32_t row, uint32_t n)
 	const struct wsrc_piece *p;
 
 	CHECK(row <= w->rows && n <= w->rows - row);
-	if (w->code != WSRC_PLAIN || w->transposed || w->map != WSRC_AS_IS || w->cols != w->tensor_cols || n == 0) return NULL;
+	if (w->code != WSRC_PLAIN || w->transposed || w->map != WSRC_AS_IS || w->cols != w->tensor_cols || n == 0)
+		return NULL;
 	if (row + n > w->rows - w->rows_pad) return NULL;
 	p = wsrc_piece_of(w, &in_piece);
 	if (n > p->rows - in_piece || (p->run != p->step && in_piece % p->run + n > p->run)) return NULL;
@@ -243,8 +251,9 @@ int wsrc_floats(const struct wsrc *w, float *out, struct errbuf *err)
 			wsrc_elem_place(w, r, c, &tensor_row, &tensor_col);
 			x = wsrc_map_value(w->map, wsrc_float_at(w->t, tensor_row * w->tensor_cols + tensor_col));
 			if (!isfinite(x))
-				return err_set(err, ST_INVALID, "tensor %.*s: element %llu is not finite%s", (int)w->t->name.len,
-					       w->t->name.s, (unsigned long long)(tensor_row * w->tensor_cols + tensor_col),
+				return err_set(err, ST_INVALID, "tensor %.*s: element %llu is not finite%s",
+					       (int)w->t->name.len, w->t->name.s,
+					       (unsigned long long)(tensor_row * w->tensor_cols + tensor_col),
 					       w->map == WSRC_NEG_EXP ? ", or its exponential" : "");
 			*out++ = x;
 		}
@@ -348,7 +357,8 @@ uint64_t wsrc_file_bytes(const struct wsrc *w)
 	case WSRC_GPTQ:
 	case WSRC_AWQ:
 		groups = wsrc_blocks(first, cols, w->block_cols);
-		return rows * cols / 2 + groups * rows * wsrc_scale_bytes(w) + (w->zeros ? groups * rows / 2 : 0) + (w->order ? cols * 4 : 0);
+		return rows * cols / 2 + groups * rows * wsrc_scale_bytes(w) + (w->zeros ? groups * rows / 2 : 0) +
+		       (w->order ? cols * 4 : 0);
 	}
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* wsrc_check.c - see wsrc.h: no scale and no value of a weight is NaN or infinite.
  *
- * One such number makes every logit NaN, and nothing behind the loader would say why. A table says where the blocks of each type have
- * their scales. The search is in two steps: whether there is one at all, in a loop without branches over the piece that is in the
- * cache anyway; and where, when there is. */
+ * One such number makes every logit NaN, and nothing behind the loader would say why. A table says where the blocks of
+ * each type have their scales. The search is in two steps: whether there is one at all, in a loop without branches over
+ * the piece that is in the cache anyway; and where, when there is. */
 #include "model/wsrc_impl.h"
 
 #include "common/float8.h"
@@ -14,13 +14,13 @@
 
 enum wsrc_scale_kind {
 	WSRC_NO_SCALE,
-	WSRC_HALF,  /* f16 at `at` */
-	WSRC_HALF2, /* two of them */
-	WSRC_E8M0,  /* 0xff is NaN */
+	WSRC_HALF,   /* f16 at `at` */
+	WSRC_HALF2,  /* two of them */
+	WSRC_E8M0,   /* 0xff is NaN */
 	WSRC_E4M3X4, /* four unsigned E4M3: 0x7f is NaN */
-	WSRC_SPLIT, /* IQ1_M: an f16 in the high nibbles of four words */
+	WSRC_SPLIT,  /* IQ1_M: an f16 in the high nibbles of four words */
 	WSRC_F32_F8, /* F8_B32: an f32 with which the largest code stays finite; and each of the 32 codes may be NaN */
-	WSRC_LANES  /* no blocks: each element is a number */
+	WSRC_LANES   /* no blocks: each element is a number */
 };
 
 struct wsrc_scale_at {
@@ -77,7 +77,8 @@ static struct wsrc_scale_at wsrc_scale_at(enum ggtype type)
 	}
 }
 
-/* Lanes of 16 or 32 bits: all bits of the exponent are set exactly when adding its lowest one carries into the sign's place. */
+/* Lanes of 16 or 32 bits: all bits of the exponent are set exactly when adding its lowest one carries into the sign's
+ * place. */
 struct wsrc_lanes {
 	uint64_t exponent, low, top;
 };
@@ -120,8 +121,8 @@ static bool wsrc_halves_bad(const uint8_t *p, uint64_t bytes, uint32_t step, uin
 
 static uint16_t wsrc_split_half(const uint8_t *p)
 {
-	return (uint16_t)(half_load_u16(p) >> 12 | (half_load_u16(p + 2) >> 8 & 0xf0) | (half_load_u16(p + 4) >> 4 & 0xf00) |
-			  (half_load_u16(p + 6) & 0xf000));
+	return (uint16_t)(half_load_u16(p) >> 12 | (half_load_u16(p + 2) >> 8 & 0xf0) |
+			  (half_load_u16(p + 4) >> 4 & 0xf00) | (half_load_u16(p + 6) & 0xf000));
 }
 
 static bool wsrc_block_bad(enum wsrc_scale_kind kind, const uint8_t *p)
@@ -156,7 +157,8 @@ bool wsrc_has_bad(enum ggtype type, const void *blocks, uint64_t bytes)
 	case WSRC_LANES:
 		return wsrc_lanes_bad(wsrc_lanes(type), p, bytes);
 	case WSRC_HALF:
-		/* One f16 is read as the low half of 32 bits: a last block that ends with it is looked at from 2 bytes before. */
+		/* One f16 is read as the low half of 32 bits: a last block that ends with it is looked at from 2 bytes
+		 * before. */
 		if (s.at + 4 > step) return wsrc_halves_bad(p - 2, bytes, step, 0x7c000000);
 		return wsrc_halves_bad(p, bytes, step, 0x00007c00);
 	case WSRC_HALF2:
@@ -183,14 +185,16 @@ bool wsrc_find_bad(enum ggtype type, const void *row, uint64_t cols, uint64_t *b
 
 /* ---- the place for people ---- */
 
-static int wsrc_refuse_plain(const struct wsrc *w, uint64_t tensor_row, uint64_t tensor_col, uint32_t block_len, struct errbuf *err)
+static int wsrc_refuse_plain(const struct wsrc *w, uint64_t tensor_row, uint64_t tensor_col, uint32_t block_len,
+			     struct errbuf *err)
 {
 	if (block_len == 1)
-		return err_set(err, ST_INVALID, "tensor %.*s: row %llu, column %llu is not finite", (int)w->t->name.len, w->t->name.s,
-			       (unsigned long long)tensor_row, (unsigned long long)tensor_col);
-	return err_set(err, ST_INVALID, "tensor %.*s: a scale of row %llu, block %llu (columns from %llu on) is not finite",
-		       (int)w->t->name.len, w->t->name.s, (unsigned long long)tensor_row, (unsigned long long)(tensor_col / block_len),
-		       (unsigned long long)tensor_col);
+		return err_set(err, ST_INVALID, "tensor %.*s: row %llu, column %llu is not finite", (int)w->t->name.len,
+			       w->t->name.s, (unsigned long long)tensor_row, (unsigned long long)tensor_col);
+	return err_set(err, ST_INVALID,
+		       "tensor %.*s: a scale of row %llu, block %llu (columns from %llu on) is not finite",
+		       (int)w->t->name.len, w->t->name.s, (unsigned long long)tensor_row,
+		       (unsigned long long)(tensor_col / block_len), (unsigned long long)tensor_col);
 }
 
 /* Of codes with scales beside them: whether it is the scale. */
@@ -200,18 +204,21 @@ static bool wsrc_scale_bad(const struct wsrc *w, uint64_t ix)
 	return !isfinite(wsrc_float_at(w->scales, ix));
 }
 
-static int wsrc_refuse_code(const struct wsrc *w, uint64_t tensor_row, uint64_t tensor_col, uint64_t n_cols, struct errbuf *err)
+static int wsrc_refuse_code(const struct wsrc *w, uint64_t tensor_row, uint64_t tensor_col, uint64_t n_cols,
+			    struct errbuf *err)
 {
 	uint64_t ix = wsrc_scale_ix(w, tensor_row, tensor_col), width = w->scales->dims[w->scales->n_dims - 1];
 
 	if (wsrc_scale_bad(w, ix))
-		return err_set(err, ST_INVALID, "tensor %.*s: the scale at row %llu, column %llu is not finite", (int)w->scales->name.len,
-			       w->scales->name.s, (unsigned long long)(ix / width), (unsigned long long)(ix % width));
+		return err_set(err, ST_INVALID, "tensor %.*s: the scale at row %llu, column %llu is not finite",
+			       (int)w->scales->name.len, w->scales->name.s, (unsigned long long)(ix / width),
+			       (unsigned long long)(ix % width));
 	for (uint64_t c = tensor_col; w->code == WSRC_FP8 && c < tensor_col + n_cols; c++)
 		if ((w->t->data[tensor_row * w->tensor_cols + c] & 0x7f) == 0x7f)
 			return wsrc_refuse_plain(w, tensor_row, c, 1, err);
-	return err_set(err, ST_INVALID, "tensor %.*s: row %llu, columns from %llu on: a value is too large", (int)w->t->name.len, w->t->name.s,
-		       (unsigned long long)tensor_row, (unsigned long long)tensor_col);
+	return err_set(err, ST_INVALID, "tensor %.*s: row %llu, columns from %llu on: a value is too large",
+		       (int)w->t->name.len, w->t->name.s, (unsigned long long)tensor_row,
+		       (unsigned long long)tensor_col);
 }
 
 int wsrc_check(const struct wsrc *w, uint32_t row, uint32_t n, const void *rows, struct errbuf *err)

@@ -2,12 +2,12 @@
  *
  * Formats:
  *   FP8    DeepSeek-V3's block-scaled float8 (weight, weight_scale_inv); value = code * scale of its block
- *   GPTQ   AutoGPTQ's qlinear_cuda.py: word (k, r) of qweight holds columns 8k .. 8k + 7 of row r, lowest nibble first; word (g, r / 8) of
- *          qzeros likewise rows; a v1 zero is stored minus 1 and wraps: (nibble + 1) & 15
- *   AWQ    AutoAWQ's packing_utils.py ("gemm"): word (c, r / 8) holds 8 rows of column c in the order 0 2 4 6 1 3 5 7
- *   MXFP4  transformers' integrations/mxfp4.py: byte i of a block holds elements 2i (low) and 2i + 1; exponent is the scale - 127
- * The blocks that come out are described in common/ggtype.h: byte j of 32 nibbles holds elements j (low) and j + 16. Scales are moved, not
- * computed with, so nothing is rounded. */
+ *   GPTQ   AutoGPTQ's qlinear_cuda.py: word (k, r) of qweight holds columns 8k .. 8k + 7 of row r, lowest nibble first;
+ * word (g, r / 8) of qzeros likewise rows; a v1 zero is stored minus 1 and wraps: (nibble + 1) & 15 AWQ    AutoAWQ's
+ * packing_utils.py ("gemm"): word (c, r / 8) holds 8 rows of column c in the order 0 2 4 6 1 3 5 7 MXFP4  transformers'
+ * integrations/mxfp4.py: byte i of a block holds elements 2i (low) and 2i + 1; exponent is the scale - 127 The blocks
+ * that come out are described in common/ggtype.h: byte j of 32 nibbles holds elements j (low) and j + 16. Scales are
+ * moved, not computed with, so nothing is rounded. */
 #include "model/wsrc_impl.h"
 
 #include "common/float8.h"
@@ -61,9 +61,9 @@ int wsrc_check_order(const struct wsrc *w, struct errbuf *err)
 {
 	for (uint64_t c = 0; w->order && c < w->tensor_cols; c++) {
 		if (wsrc_word(w->order, c) < w->scales->dims[0]) continue;
-		return err_set(err, ST_INVALID, "tensor %.*s: column %llu has group %d, but there are %llu", (int)w->order->name.len,
-			       w->order->name.s, (unsigned long long)c, (int32_t)wsrc_word(w->order, c),
-			       (unsigned long long)w->scales->dims[0]);
+		return err_set(err, ST_INVALID, "tensor %.*s: column %llu has group %d, but there are %llu",
+			       (int)w->order->name.len, w->order->name.s, (unsigned long long)c,
+			       (int32_t)wsrc_word(w->order, c), (unsigned long long)w->scales->dims[0]);
 	}
 	return ST_OK;
 }
@@ -79,7 +79,8 @@ uint64_t wsrc_scale_ix(const struct wsrc *w, uint64_t tensor_row, uint64_t tenso
 			stack = tensor_row / w->tensor_rows * div_up(w->tensor_rows, w->block_rows);
 			tensor_row %= w->tensor_rows;
 		}
-		return (stack + tensor_row / w->block_rows) * div_up(w->tensor_cols, w->block_cols) + tensor_col / w->block_cols;
+		return (stack + tensor_row / w->block_rows) * div_up(w->tensor_cols, w->block_cols) +
+		       tensor_col / w->block_cols;
 	case WSRC_MXFP4:
 		return tensor_row * (w->tensor_cols / 32) + tensor_col / 32;
 	case WSRC_GPTQ:
@@ -93,7 +94,8 @@ uint64_t wsrc_scale_ix(const struct wsrc *w, uint64_t tensor_row, uint64_t tenso
 
 static float wsrc_scale(const struct wsrc *w, uint64_t ix)
 {
-	if (w->scales->type == CKPT_F8_E8M0) return w->scales->data[ix] == 0xff ? NAN : ldexpf(1, w->scales->data[ix] - 127);
+	if (w->scales->type == CKPT_F8_E8M0)
+		return w->scales->data[ix] == 0xff ? NAN : ldexpf(1, w->scales->data[ix] - 127);
 	return wsrc_float_at(w->scales, ix);
 }
 
@@ -131,7 +133,8 @@ static uint32_t wsrc_code_at(const struct wsrc *w, uint64_t row, uint64_t col)
 	case WSRC_GPTQ:
 		return wsrc_word(w->t, col / 8 * w->tensor_rows + row) >> (4 * (col % 8)) & 15;
 	case WSRC_AWQ:
-		return wsrc_word(w->t, col * div_up(w->tensor_rows, 8) + row / 8) >> (4 * wsrc_awq_nibble[row % 8]) & 15;
+		return wsrc_word(w->t, col * div_up(w->tensor_rows, 8) + row / 8) >> (4 * wsrc_awq_nibble[row % 8]) &
+		       15;
 	case WSRC_MXFP4:
 		byte = w->t->data[(row * w->tensor_cols + col) / 2];
 		return col % 2 ? byte >> 4 : byte & 15;
@@ -237,17 +240,21 @@ static void wsrc_unpack_gptq(const struct wsrc *w, uint32_t n, const uint64_t *f
 		for (uint32_t i = 0; i < n; i++) {
 			uint32_t words[4];
 
-			for (int k = 0; k < 4; k++) words[k] = half_load_u32(words_at + (k * w->tensor_rows + from[i]) * 4);
-			wsrc_put_nibbles(out + i * row_bytes + wsrc_put_head(w, from[i], w->col_first + c, out + i * row_bytes), words);
+			for (int k = 0; k < 4; k++)
+				words[k] = half_load_u32(words_at + (k * w->tensor_rows + from[i]) * 4);
+			wsrc_put_nibbles(out + i * row_bytes +
+						 wsrc_put_head(w, from[i], w->col_first + c, out + i * row_bytes),
+					 words);
 		}
 	}
 }
 
-/* Columns whose groups are in no order, to f32, by square tiles: a column's codes, scales and zeros lie side by side for rows that are
- * neighbours, but a row's lie far apart. */
+/* Columns whose groups are in no order, to f32, by square tiles: a column's codes, scales and zeros lie side by side
+ * for rows that are neighbours, but a row's lie far apart. */
 #define WSRC_CODE_TILE 32
 
-static void wsrc_gptq_tile(const struct wsrc *w, uint32_t n, const uint64_t *from, uint32_t col, uint32_t n_cols, float *out)
+static void wsrc_gptq_tile(const struct wsrc *w, uint32_t n, const uint64_t *from, uint32_t col, uint32_t n_cols,
+			   float *out)
 {
 	float tile[WSRC_CODE_TILE][WSRC_CODE_TILE];
 
@@ -259,7 +266,8 @@ static void wsrc_gptq_tile(const struct wsrc *w, uint32_t n, const uint64_t *fro
 		for (uint32_t i = 0; i < n; i++) {
 			uint32_t code = half_load_u32(words_at + from[i] * 4) >> shift & 15;
 
-			tile[i][c] = wsrc_scale(w, group * w->tensor_rows + from[i]) * (float)((int)code - (int)wsrc_zero(w, group, from[i]));
+			tile[i][c] = wsrc_scale(w, group * w->tensor_rows + from[i]) *
+				     (float)((int)code - (int)wsrc_zero(w, group, from[i]));
 		}
 	}
 	for (uint32_t i = 0; i < n; i++) memcpy(out + (size_t)i * w->cols + col, tile[i], n_cols * sizeof(float));
@@ -269,8 +277,8 @@ static void wsrc_unpack_gptq_f32(const struct wsrc *w, uint32_t n, const uint64_
 {
 	for (uint32_t c = 0; c < w->cols; c += WSRC_CODE_TILE)
 		for (uint32_t i = 0; i < n; i += WSRC_CODE_TILE)
-			wsrc_gptq_tile(w, min_u32(WSRC_CODE_TILE, n - i), from + i, c, min_u32(WSRC_CODE_TILE, w->cols - c),
-				       out + (size_t)i * w->cols);
+			wsrc_gptq_tile(w, min_u32(WSRC_CODE_TILE, n - i), from + i, c,
+				       min_u32(WSRC_CODE_TILE, w->cols - c), out + (size_t)i * w->cols);
 }
 
 /* Byte j of a block of eight rows at once: columns j and j + 16. */
@@ -325,7 +333,8 @@ void wsrc_unpack(const struct wsrc *w, uint32_t n, const uint64_t *from, uint8_t
 		return;
 	}
 	if (w->type == GGTYPE_F32) {
-		for (uint32_t i = 0; i < n; i++) wsrc_code_line(w, from[i], w->col_first, w->cols, (float *)(void *)out + (size_t)i * w->cols);
+		for (uint32_t i = 0; i < n; i++)
+			wsrc_code_line(w, from[i], w->col_first, w->cols, (float *)(void *)out + (size_t)i * w->cols);
 		return;
 	}
 	switch (w->code) {

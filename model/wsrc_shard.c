@@ -1,8 +1,8 @@
 /* wsrc_shard.c - see wsrc.h: a tensor-parallel rank's share of each weight.
  *
- * Shares are whole heads, and equal; where there are fewer KV heads (key heads of a delta net) than ranks, several ranks have the same.
- * What a unit of a role is, and how many there are, is said once (wsrc_units); the rest is cutting pieces. Which sizes work follows from
- * the same function, so an error can list them. */
+ * Shares are whole heads, and equal; where there are fewer KV heads (key heads of a delta net) than ranks, several
+ * ranks have the same. What a unit of a role is, and how many there are, is said once (wsrc_units); the rest is cutting
+ * pieces. Which sizes work follows from the same function, so an error can list them. */
 #include "model/wsrc_impl.h"
 
 #include "common/strbuf.h"
@@ -50,8 +50,8 @@ static struct wsrc_units wsrc_units(const struct spec *s, enum spec_role role, u
 	}
 }
 
-/* Columns that a share must be a multiple of: blocks are not cut. Codes with scales beside them can be: they become F32 where they do
- * not fit (wsrc_settle()). */
+/* Columns that a share must be a multiple of: blocks are not cut. Codes with scales beside them can be: they become F32
+ * where they do not fit (wsrc_settle()). */
 static uint32_t wsrc_col_unit(const struct wsrc *w)
 {
 	if (w->code == WSRC_MXFP4) return 32;
@@ -74,7 +74,8 @@ static uint32_t wsrc_repeated(uint32_t n, struct wsrc_rank r, uint32_t *from)
 }
 
 /* w may be NULL: then a share is by matrices, not of one. */
-static bool wsrc_may_share(const struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer, uint32_t size)
+static bool wsrc_may_share(const struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer,
+			   uint32_t size)
 {
 	const struct spec_layer *y = spec_role_scope(role) == SPEC_LAYER ? &s->layers[layer] : NULL;
 	enum spec_shard how = spec_role_shard(role);
@@ -86,8 +87,8 @@ static bool wsrc_may_share(const struct wsrc *w, const struct spec *s, enum spec
 	return how == SPEC_ROWS || !w || w->cols / size % wsrc_col_unit(w) == 0;
 }
 
-static int wsrc_refuse_size(const struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer, uint32_t size,
-			    struct errbuf *err)
+static int wsrc_refuse_size(const struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer,
+			    uint32_t size, struct errbuf *err)
 {
 	struct wsrc_units u = wsrc_units(s, role, layer);
 	struct strbuf sizes;
@@ -97,13 +98,19 @@ static int wsrc_refuse_size(const struct wsrc *w, const struct spec *s, enum spe
 	for (uint32_t n = 1; n <= WSRC_SIZES_SHOWN; n++)
 		if (wsrc_may_share(w, s, role, layer, n)) strbuf_printf(&sizes, "%s%u", n > 1 ? ", " : "", n);
 	if (w && spec_role_shard(role) == SPEC_COLS && u.n % size == 0)
-		rc = err_set(err, ST_INVALID, "tensor %.*s: %u columns of %s, in blocks of %u, cannot be shared by %u ranks; up to %d these can: %s",
-			     (int)w->t->name.len, w->t->name.s, w->cols, ckpt_type_name(w->t->type), wsrc_col_unit(w), size,
-			     WSRC_SIZES_SHOWN, sizes.data);
+		rc = err_set(err, ST_INVALID,
+			     "tensor %.*s: %u columns of %s, in blocks of %u, cannot be shared by %u ranks; up to %d "
+			     "these can: %s",
+			     (int)w->t->name.len, w->t->name.s, w->cols, ckpt_type_name(w->t->type), wsrc_col_unit(w),
+			     size, WSRC_SIZES_SHOWN, sizes.data);
 	else
-		rc = err_set(err, ST_INVALID, "layer %u, %s: %u %s%s cannot be shared by %u ranks; up to %d these can: %s", layer,
-			     spec_role_name(role), u.n, u.name, spec_role_shard(role) == SPEC_KV ? " with their KV heads" : wsrc_is_delta(role) ? " with their key heads" : "", size,
-			     WSRC_SIZES_SHOWN, sizes.data);
+		rc = err_set(err, ST_INVALID,
+			     "layer %u, %s: %u %s%s cannot be shared by %u ranks; up to %d these can: %s", layer,
+			     spec_role_name(role), u.n, u.name,
+			     spec_role_shard(role) == SPEC_KV ? " with their KV heads"
+			     : wsrc_is_delta(role)            ? " with their key heads"
+							      : "",
+			     size, WSRC_SIZES_SHOWN, sizes.data);
 	strbuf_release(&sizes);
 	return rc;
 }
@@ -124,7 +131,8 @@ static void wsrc_take_rows(struct wsrc *w, const struct wsrc *old, uint32_t from
 		m = min_u32(n, p.rows - from);
 		p.first += from / p.run * p.step;
 		if (from % p.run != 0) {
-			/* A share begins inside of a run only when it ends there too: runs are heads, or all there is. */
+			/* A share begins inside of a run only when it ends there too: runs are heads, or all there is.
+			 */
 			CHECK(from % p.run + m <= p.run);
 			p.first += from % p.run;
 			p.run = p.step = m;
@@ -170,7 +178,8 @@ static void wsrc_keep(struct wsrc *w, enum spec_role role, uint32_t from, uint32
 /* A rank's parts of q, k and v of a delta net, as they lie one after the other. */
 static void wsrc_delta_parts(const struct spec_layer *y, struct wsrc_rank r, uint32_t from[3], uint32_t n[3])
 {
-	uint32_t k_from, k_heads = wsrc_repeated(y->dk_heads, r, &k_from), v_heads = y->dv_heads / r.size, all = y->dk_heads * y->dk_dim;
+	uint32_t k_from, k_heads = wsrc_repeated(y->dk_heads, r, &k_from), v_heads = y->dv_heads / r.size,
+			 all = y->dk_heads * y->dk_dim;
 
 	n[0] = n[1] = k_heads * y->dk_dim;
 	n[2] = v_heads * y->dv_dim;
@@ -209,7 +218,8 @@ static void wsrc_keep_vocab(struct wsrc *w, uint32_t n_tokens, struct wsrc_rank 
 	w->rows = share;
 }
 
-int wsrc_shard(struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank, struct errbuf *err)
+int wsrc_shard(struct wsrc *w, const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank,
+	       struct errbuf *err)
 {
 	enum spec_shard how = spec_role_shard(role);
 
@@ -223,7 +233,8 @@ int wsrc_shard(struct wsrc *w, const struct spec *s, enum spec_role role, uint32
 		if (role == SPEC_D_QKV)
 			wsrc_keep_delta(w, &s->layers[layer], rank);
 		else
-			wsrc_keep(w, role, rank.rank * (wsrc_length(w, role) / rank.size), wsrc_length(w, role) / rank.size);
+			wsrc_keep(w, role, rank.rank * (wsrc_length(w, role) / rank.size),
+				  wsrc_length(w, role) / rank.size);
 		break;
 	case SPEC_KV:
 		wsrc_keep_kv(w, role, s->layers[layer].kv_heads, rank);
@@ -247,13 +258,15 @@ static bool wsrc_is_shared_out(enum spec_role role)
 	return role == SPEC_K_B || role == SPEC_V_B || role == SPEC_D_CONV;
 }
 
-int wsrc_share(uint32_t *n, const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank, struct errbuf *err)
+int wsrc_share(uint32_t *n, const struct spec *s, enum spec_role role, uint32_t layer, struct wsrc_rank rank,
+	       struct errbuf *err)
 {
 	uint32_t from[3], parts[3];
 
 	*n = spec_role_shape(s, role, layer).n;
 	if (!wsrc_is_shared_out(role) || rank.size == 1) return ST_OK;
-	if (!wsrc_may_share(NULL, s, role, layer, rank.size)) return wsrc_refuse_size(NULL, s, role, layer, rank.size, err);
+	if (!wsrc_may_share(NULL, s, role, layer, rank.size))
+		return wsrc_refuse_size(NULL, s, role, layer, rank.size, err);
 	if (role == SPEC_D_CONV) {
 		wsrc_delta_parts(&s->layers[layer], rank, from, parts);
 		*n = parts[0] + parts[1] + parts[2];

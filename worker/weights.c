@@ -1,10 +1,11 @@
 /* weights.c - see weights.h.
  *
- * Three passes. The list: an item for each matrix, with its source and its place; what the device can use where it lies needs no place
- * (a view). The vectors, few and small, through the stream. Then the matrices: threads take pieces of some hundred rows in the order of
- * the files, so a cold file streams, a large matrix is the work of all threads and thousands of small ones cost no more. A piece is
- * looked at for scales that are not finite, put to its place, and its pages are given back, all while it is in the cache. Views are
- * looked at in the same way: their pages are needed later anyway. The first error stops all threads. */
+ * Three passes. The list: an item for each matrix, with its source and its place; what the device can use where it lies
+ * needs no place (a view). The vectors, few and small, through the stream. Then the matrices: threads take pieces of
+ * some hundred rows in the order of the files, so a cold file streams, a large matrix is the work of all threads and
+ * thousands of small ones cost no more. A piece is looked at for scales that are not finite, put to its place, and its
+ * pages are given back, all while it is in the cache. Views are looked at in the same way: their pages are needed later
+ * anyway. The first error stops all threads. */
 #include "worker/weights.h"
 
 #include "common/mem.h"
@@ -59,7 +60,7 @@ struct weights_job {
 	uint32_t n_pieces;
 	size_t buffer_bytes; /* of a thread */
 	_Atomic uint32_t next;
-	_Atomic size_t ahead; /* items whose bytes have been asked for */
+	_Atomic size_t ahead;  /* items whose bytes have been asked for */
 	_Atomic uint64_t done; /* file bytes */
 	uint64_t total;
 	pthread_mutex_t lock; /* of the two below */
@@ -76,7 +77,8 @@ static int weights_in_file(const struct weights_job *j, const struct wsrc *src, 
 
 /* ---- the list ---- */
 
-static int weights_source(const struct weights_job *j, struct wsrc *src, enum spec_role role, uint32_t layer, uint32_t ix, struct errbuf *err)
+static int weights_source(const struct weights_job *j, struct wsrc *src, enum spec_role role, uint32_t layer,
+			  uint32_t ix, struct errbuf *err)
 {
 	int rc = wsrc_find(src, j->spec, j->ckpt, role, layer, wsrc_share_ix(j->spec, role, layer, j->rank, ix), err);
 
@@ -84,7 +86,8 @@ static int weights_source(const struct weights_job *j, struct wsrc *src, enum sp
 	return rc == ST_OK ? wsrc_shard(src, j->spec, role, layer, j->rank, err) : rc;
 }
 
-static int weights_add_matrix(struct weights_job *j, struct kmat *mat, enum spec_role role, uint32_t layer, uint32_t ix, struct errbuf *err)
+static int weights_add_matrix(struct weights_job *j, struct kmat *mat, enum spec_role role, uint32_t layer, uint32_t ix,
+			      struct errbuf *err)
 {
 	struct weights_list *l = &j->list;
 	const struct kops *ops = kdev_ops(j->dev);
@@ -108,8 +111,8 @@ static int weights_add_matrix(struct weights_job *j, struct kmat *mat, enum spec
 	}
 	it->bytes = ops->mat_bytes(j->dev, src->type, src->rows, src->cols);
 	if (it->bytes == 0) {
-		rc = err_set(err, ST_UNSUPPORTED, "tensor %.*s: the device has no products for the type %s", (int)src->t->name.len,
-			     src->t->name.s, ggtype_info(src->type)->name);
+		rc = err_set(err, ST_UNSUPPORTED, "tensor %.*s: the device has no products for the type %s",
+			     (int)src->t->name.len, src->t->name.s, ggtype_info(src->type)->name);
 		return weights_in_file(j, src, rc, err);
 	}
 	it->at = l->bytes;
@@ -117,7 +120,8 @@ static int weights_add_matrix(struct weights_job *j, struct kmat *mat, enum spec
 	return ST_OK;
 }
 
-static int weights_add_vectors(struct weights_job *j, float **vec, enum spec_role role, uint32_t layer, uint32_t n, struct errbuf *err)
+static int weights_add_vectors(struct weights_job *j, float **vec, enum spec_role role, uint32_t layer, uint32_t n,
+			       struct errbuf *err)
 {
 	struct weights_list *l = &j->list;
 	struct wsrc src;
@@ -125,13 +129,14 @@ static int weights_add_vectors(struct weights_job *j, float **vec, enum spec_rol
 
 	if (rc != ST_OK) return rc;
 	mem_reserve(l->vectors, l->vectors_cap, l->n_vectors + 1);
-	l->vectors[l->n_vectors++] =
-		(struct weights_vectors){.role = role, .layer = layer, .n = n, .len = src.rows * src.cols, .vec = vec, .at = l->bytes};
+	l->vectors[l->n_vectors++] = (struct weights_vectors){
+		.role = role, .layer = layer, .n = n, .len = src.rows * src.cols, .vec = vec, .at = l->bytes};
 	l->bytes += align_up((size_t)n * src.rows * src.cols * sizeof(float), WEIGHTS_ALIGN);
 	return ST_OK;
 }
 
-static int weights_add_role(struct weights_job *j, enum spec_role role, uint32_t layer, bool vectors, struct errbuf *err)
+static int weights_add_role(struct weights_job *j, enum spec_role role, uint32_t layer, bool vectors,
+			    struct errbuf *err)
 {
 	struct weights_layer *y = &j->w->layers[layer];
 	enum spec_form form = spec_role_form(role);
@@ -145,7 +150,8 @@ static int weights_add_role(struct weights_job *j, enum spec_role role, uint32_t
 	if (is_vector) return weights_add_vectors(j, &y->vec[role], role, layer, n, err);
 	if (form == SPEC_MAT) return weights_add_matrix(j, &y->mat[role], role, layer, 0, err);
 	y->each[role] = mem_array(struct kmat, n);
-	for (uint32_t i = 0; i < n && rc == ST_OK; i++) rc = weights_add_matrix(j, &y->each[role][i], role, layer, i, err);
+	for (uint32_t i = 0; i < n && rc == ST_OK; i++)
+		rc = weights_add_matrix(j, &y->each[role][i], role, layer, i, err);
 	return rc;
 }
 
@@ -166,11 +172,12 @@ static int weights_list(struct weights_job *j, struct errbuf *err)
 	return rc;
 }
 
-static void weights_job_init(struct weights_job *j, struct weights *w, struct kdev *dev, const struct spec *s, const struct ckpt *c,
-			     struct wsrc_rank rank)
+static void weights_job_init(struct weights_job *j, struct weights *w, struct kdev *dev, const struct spec *s,
+			     const struct ckpt *c, struct wsrc_rank rank)
 {
 	*j = (struct weights_job){.dev = dev, .spec = s, .ckpt = c, .rank = rank, .w = w};
-	*w = (struct weights){.dev = dev, .n_layers = s->n_layers, .layers = mem_array(struct weights_layer, s->n_layers + 1)};
+	*w = (struct weights){
+		.dev = dev, .n_layers = s->n_layers, .layers = mem_array(struct weights_layer, s->n_layers + 1)};
 }
 
 static void weights_job_release(struct weights_job *j)
@@ -179,8 +186,8 @@ static void weights_job_release(struct weights_job *j)
 	free(j->list.vectors);
 }
 
-int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, size_t *copied, uint64_t *viewed,
-		  struct errbuf *err)
+int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, size_t *copied,
+		  uint64_t *viewed, struct errbuf *err)
 {
 	struct weights w;
 	struct weights_job j;
@@ -197,17 +204,22 @@ int weights_bytes(struct kdev *dev, const struct spec *s, const struct ckpt *c, 
 
 /* ---- vectors ---- */
 
-/* True when the vectors of a role, of which these are the first and the last, are rows of one tensor: then each needs no search. */
-static bool weights_is_stack(const struct weights_job *j, const struct weights_vectors *v, const struct wsrc *first, const struct wsrc *last)
+/* True when the vectors of a role, of which these are the first and the last, are rows of one tensor: then each needs
+ * no search. */
+static bool weights_is_stack(const struct weights_job *j, const struct weights_vectors *v, const struct wsrc *first,
+			     const struct wsrc *last)
 {
-	uint32_t from = wsrc_share_ix(j->spec, v->role, v->layer, j->rank, 0), to = wsrc_share_ix(j->spec, v->role, v->layer, j->rank, v->n - 1);
+	uint32_t from = wsrc_share_ix(j->spec, v->role, v->layer, j->rank, 0),
+		 to = wsrc_share_ix(j->spec, v->role, v->layer, j->rank, v->n - 1);
 
-	return first->t == last->t && first->tensor_rows == last->tensor_rows && last->at - first->at == (to - from) * first->tensor_rows &&
-	       first->col_first == last->col_first && first->n_pieces == last->n_pieces &&
+	return first->t == last->t && first->tensor_rows == last->tensor_rows &&
+	       last->at - first->at == (to - from) * first->tensor_rows && first->col_first == last->col_first &&
+	       first->n_pieces == last->n_pieces &&
 	       memcmp(first->pieces, last->pieces, first->n_pieces * sizeof(first->pieces[0])) == 0;
 }
 
-static int weights_vector(const struct weights_job *j, const struct wsrc *src, uint32_t len, float *out, struct errbuf *err)
+static int weights_vector(const struct weights_job *j, const struct wsrc *src, uint32_t len, float *out,
+			  struct errbuf *err)
 {
 	int rc;
 
@@ -216,7 +228,8 @@ static int weights_vector(const struct weights_job *j, const struct wsrc *src, u
 	return rc == ST_OK ? ST_OK : weights_in_file(j, src, rc, err);
 }
 
-static int weights_load_role(const struct weights_job *j, const struct weights_vectors *v, float *out, struct errbuf *err)
+static int weights_load_role(const struct weights_job *j, const struct weights_vectors *v, float *out,
+			     struct errbuf *err)
 {
 	struct wsrc first, last, src;
 	int rc = weights_source(j, &first, v->role, v->layer, 0, err);
@@ -300,7 +313,8 @@ static int weights_cut(struct weights_job *j, struct errbuf *err)
 		atomic_init(&it->left, n);
 		j->total += it->file_bytes;
 		if (!wsrc_direct(&it->src, 0, it->src.rows))
-			j->buffer_bytes = max_size(j->buffer_bytes, it->piece_rows * ggtype_row_bytes(it->src.type, it->src.cols));
+			j->buffer_bytes = max_size(j->buffer_bytes,
+						   it->piece_rows * ggtype_row_bytes(it->src.type, it->src.cols));
 	}
 	j->n_pieces = (uint32_t)n_pieces;
 	return ST_OK;
@@ -328,7 +342,9 @@ static void weights_read_ahead(struct weights_job *j, size_t ix)
 
 		ahead += j->list.items[i].file_bytes;
 		/* A tensor with a stack of matrices is asked for with its first one. */
-		if (atomic_compare_exchange_strong(&j->ahead, &have, i + 1) && (i == 0 || j->list.items[i - 1].src.t != t)) ckpt_will_need(t);
+		if (atomic_compare_exchange_strong(&j->ahead, &have, i + 1) &&
+		    (i == 0 || j->list.items[i - 1].src.t != t))
+			ckpt_will_need(t);
 	}
 }
 
@@ -343,7 +359,8 @@ static void weights_drop(struct weights_item *it, uint32_t row, uint32_t n)
 	if (last || wsrc_direct(&it->src, row, n)) ckpt_drop(it->src.t, from, bytes);
 }
 
-static int weights_load_piece(struct weights_job *j, struct weights_item *it, uint32_t row, uint32_t n, void *buffer, struct errbuf *err)
+static int weights_load_piece(struct weights_job *j, struct weights_item *it, uint32_t row, uint32_t n, void *buffer,
+			      struct errbuf *err)
 {
 	const void *rows = wsrc_direct(&it->src, row, n);
 	int rc;
@@ -409,7 +426,8 @@ static void *weights_thread(void *arg)
 	return NULL;
 }
 
-static int weights_load_matrices(struct weights_job *j, uint32_t n_threads, weights_progress *progress, void *ctx, struct errbuf *err)
+static int weights_load_matrices(struct weights_job *j, uint32_t n_threads, weights_progress *progress, void *ctx,
+				 struct errbuf *err)
 {
 	pthread_t threads[WEIGHTS_THREADS_MAX];
 	void *buffer = mem_array(char, j->buffer_bytes + 1);
@@ -432,7 +450,8 @@ static int weights_load_matrices(struct weights_job *j, uint32_t n_threads, weig
 	return ST_OK;
 }
 
-/* Reading a page brings its neighbours into the map, also those that had been given back; and the scales of codes are still there. */
+/* Reading a page brings its neighbours into the map, also those that had been given back; and the scales of codes are
+ * still there. */
 static void weights_drop_all(const struct weights_job *j)
 {
 	for (size_t i = 0; i < j->list.n; i++) {
@@ -448,8 +467,8 @@ static void weights_drop_all(const struct weights_job *j)
 	}
 }
 
-int weights_load(struct weights *w, struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank, uint32_t n_threads,
-		 weights_progress *progress, void *ctx, struct errbuf *err)
+int weights_load(struct weights *w, struct kdev *dev, const struct spec *s, const struct ckpt *c, struct wsrc_rank rank,
+		 uint32_t n_threads, weights_progress *progress, void *ctx, struct errbuf *err)
 {
 	struct weights_job j;
 	struct weights_list *l = &j.list;
@@ -468,7 +487,9 @@ int weights_load(struct weights *w, struct kdev *dev, const struct spec *s, cons
 	for (size_t i = 0; i < l->n; i++) {
 		const struct weights_item *it = &l->items[i];
 
-		if (it->bytes) kdev_ops(dev)->mat_init(dev, it->mat, (char *)w->arena + it->at, it->src.type, it->src.rows, it->src.cols);
+		if (it->bytes)
+			kdev_ops(dev)->mat_init(dev, it->mat, (char *)w->arena + it->at, it->src.type, it->src.rows,
+						it->src.cols);
 	}
 	rc = weights_load_vectors(&j, err);
 	if (rc == ST_OK) rc = weights_cut(&j, err);

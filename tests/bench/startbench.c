@@ -2,9 +2,9 @@
  *
  *   build/bench/startbench MODEL [threads [rounds]]
  *
- * Each round, in turns: the weights loaded by the worker's own code into fresh memory; the file's map summed up, by as many threads; and
- * the bytes copied from the map into fresh memory and into memory that is there. Medians of wall time, and of the processor time of all
- * threads, which tells more on a busy machine. */
+ * Each round, in turns: the weights loaded by the worker's own code into fresh memory; the file's map summed up, by as
+ * many threads; and the bytes copied from the map into fresh memory and into memory that is there. Medians of wall
+ * time, and of the processor time of all threads, which tells more on a busy machine. */
 #include "common/clock.h"
 #include "common/cpuset.h"
 #include "common/mem.h"
@@ -21,8 +21,9 @@
 #define THREADS_MAX 64
 
 enum what { OPEN, LIST, LOAD, SUM, COPY_FRESH, COPY, WHAT_COUNT };
-static const char *const names[WHAT_COUNT] = {"open, read the description", "list of weights", "load", "sum of the map", "copy to fresh memory",
-					      "copy to used memory"};
+static const char *const names[WHAT_COUNT] = {
+	"open, read the description", "list of weights",    "load", "sum of the map",
+	"copy to fresh memory",       "copy to used memory"};
 
 /* Two clocks. */
 struct span {

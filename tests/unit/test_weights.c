@@ -1,5 +1,6 @@
-/* Weights in device memory: every row is what the checkpoint says, whatever the threads; views stay where they lie; the process never
- * holds a file's pages and their copies together; what is not finite ends the load with file, tensor and place. */
+/* Weights in device memory: every row is what the checkpoint says, whatever the threads; views stay where they lie; the
+ * process never holds a file's pages and their copies together; what is not finite ends the load with file, tensor and
+ * place. */
 #include "worker/weights.h"
 
 #include "common/mem.h"
@@ -60,7 +61,8 @@ static void model_close(struct model *m)
 
 /* ---- rows ---- */
 
-static struct wsrc source(const struct model *m, enum spec_role role, uint32_t layer, struct wsrc_rank rank, uint32_t ix)
+static struct wsrc source(const struct model *m, enum spec_role role, uint32_t layer, struct wsrc_rank rank,
+			  uint32_t ix)
 {
 	struct errbuf err = {0};
 	struct wsrc w;
@@ -76,8 +78,10 @@ static struct wsrc source(const struct model *m, enum spec_role role, uint32_t l
 static void expect_matrix(struct model *m, const struct kmat *mat, const struct wsrc *src)
 {
 	const struct kops *ops = kdev_ops(m->dev);
-	size_t bytes = ops->mat_bytes(m->dev, src->type, src->rows, src->cols), floats = (size_t)src->rows * src->cols * sizeof(float);
-	void *rows = mem_array(uint8_t, src->rows * ggtype_row_bytes(src->type, src->cols)), *memory = kdev_alloc(m->dev, bytes);
+	size_t bytes = ops->mat_bytes(m->dev, src->type, src->rows, src->cols),
+	       floats = (size_t)src->rows * src->cols * sizeof(float);
+	void *rows = mem_array(uint8_t, src->rows * ggtype_row_bytes(src->type, src->cols)),
+	     *memory = kdev_alloc(m->dev, bytes);
 	float *got = kdev_alloc(m->dev, floats), *want = kdev_alloc(m->dev, floats);
 	uint32_t *ids = mem_array(uint32_t, src->rows);
 	struct errbuf err = {0};
@@ -101,7 +105,8 @@ static void expect_matrix(struct model *m, const struct kmat *mat, const struct 
 	kdev_release(m->dev, memory, bytes);
 }
 
-static void expect_vectors(struct model *m, const float *vec, enum spec_role role, uint32_t layer, struct wsrc_rank rank, uint32_t n)
+static void expect_vectors(struct model *m, const float *vec, enum spec_role role, uint32_t layer,
+			   struct wsrc_rank rank, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct wsrc src = source(m, role, layer, rank, i);
@@ -154,7 +159,8 @@ static void load_and_compare(const char *name, enum kact act, struct wsrc_rank r
 	snprintf(relpath, sizeof(relpath), "tiny/%s", name);
 	if (!golden_folder(relpath, path, sizeof(path))) return;
 	model_open(&m, path, act);
-	if (weights_bytes(m.dev, &m.s, m.c, rank, &bytes, &viewed, &err) != ST_OK || model_load(&m, rank, n_threads, &err) != ST_OK)
+	if (weights_bytes(m.dev, &m.s, m.c, rank, &bytes, &viewed, &err) != ST_OK ||
+	    model_load(&m, rank, n_threads, &err) != ST_OK)
 		fail_msg("%s: %s", name, err.text);
 	assert_int_equal(bytes, m.w.arena_bytes);
 	assert_int_equal(viewed, m.w.viewed_bytes);
@@ -166,8 +172,9 @@ static void load_and_compare(const char *name, enum kact act, struct wsrc_rank r
 
 static void every_row_is_what_the_checkpoint_says(void **state)
 {
-	static const char *const names[] = {"gguf-llama", "gguf-qwen3moe", "qwen2",	 "phi3",       "gemma3",  "gpt-oss", "deepseek-v2",
-					    "deepseek-v3", "qwen3-next",    "qwen3.5", "llama-gptq", "qwen2-awq", "qwen3-fp8", "mixtral"};
+	static const char *const names[] = {"gguf-llama", "gguf-qwen3moe", "qwen2",       "phi3",       "gemma3",
+					    "gpt-oss",    "deepseek-v2",   "deepseek-v3", "qwen3-next", "qwen3.5",
+					    "llama-gptq", "qwen2-awq",     "qwen3-fp8",   "mixtral"};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		load_and_compare(names[i], KACT_Q8, (struct wsrc_rank){0, 1}, 3);
@@ -235,8 +242,8 @@ static void pages_and_copies_are_never_held_together(void **state)
 	assert_true(m.w.viewed_bytes == 0 && m.w.arena_bytes > 30 * MIB && file > 30 * MIB);
 	/* The arena takes huge pages: up to one more. */
 	if (peak > before + m.w.arena_bytes + 6 * MIB || after > before + m.w.arena_bytes + 3 * MIB)
-		fail_msg("resident: %llu before, %llu at most, %llu after; weights %zu", (unsigned long long)before, (unsigned long long)peak,
-			 (unsigned long long)after, m.w.arena_bytes);
+		fail_msg("resident: %llu before, %llu at most, %llu after; weights %zu", (unsigned long long)before,
+			 (unsigned long long)peak, (unsigned long long)after, m.w.arena_bytes);
 	model_close(&m);
 	free(path);
 }
@@ -286,7 +293,8 @@ static void the_arena_does_not_depend_on_threads(void **state)
 
 /* ---- errors ---- */
 
-static void one_bad_number(enum ggtype type, const char *tensor, uint64_t at, const void *bytes, size_t n, const char *want)
+static void one_bad_number(enum ggtype type, const char *tensor, uint64_t at, const void *bytes, size_t n,
+			   const char *want)
 {
 	char *path = test_file_temp("bad.gguf");
 	struct gguf_writer g;
@@ -306,7 +314,8 @@ static void one_bad_number(enum ggtype type, const char *tensor, uint64_t at, co
 
 			model_open(&m, path, act ? KACT_Q8 : KACT_F32);
 			assert_int_equal(model_load(&m, (struct wsrc_rank){0, 1}, threads, &err), ST_INVALID);
-			if (!strstr(err.text, "bad.gguf: tensor ") || !strstr(err.text, want)) fail_msg("%s; expected %s", err.text, want);
+			if (!strstr(err.text, "bad.gguf: tensor ") || !strstr(err.text, want))
+				fail_msg("%s; expected %s", err.text, want);
 			model_close(&m);
 		}
 	free(path);
@@ -314,14 +323,19 @@ static void one_bad_number(enum ggtype type, const char *tensor, uint64_t at, co
 
 static void numbers_that_are_not_finite_end_the_load(void **state)
 {
-	static const uint8_t half_nan[2] = {0, 0x7e}, half_inf[2] = {0, 0xfc}, float_nan[4] = {1, 0, 0x80, 0x7f}, float_inf[4] = {0, 0, 0x80, 0xff};
+	static const uint8_t half_nan[2] = {0, 0x7e}, half_inf[2] = {0, 0xfc}, float_nan[4] = {1, 0, 0x80, 0x7f},
+			     float_inf[4] = {0, 0, 0x80, 0xff};
 
 	one_bad_number(GGTYPE_Q8_0, "blk.1.ffn_up.weight", 17 * 2 * 34 + 34, half_nan, 2,
 		       "blk.1.ffn_up.weight: a scale of row 17, block 1 (columns from 32 on) is not finite");
-	one_bad_number(GGTYPE_Q4_1, "blk.0.attn_k.weight", 2, half_inf, 2, "blk.0.attn_k.weight: a scale of row 0, block 0");
-	one_bad_number(GGTYPE_F16, "blk.0.attn_q.weight", (3 * 64 + 5) * 2, half_nan, 2, "blk.0.attn_q.weight: row 3, column 5 is not finite");
-	one_bad_number(GGTYPE_F32, "blk.0.ffn_down.weight", (63 * 128 + 127) * 4, float_nan, 4, "blk.0.ffn_down.weight: row 63, column 127");
-	one_bad_number(GGTYPE_F32, "blk.1.attn_norm.weight", 9 * 4, float_inf, 4, "blk.1.attn_norm.weight: element 9 is not finite");
+	one_bad_number(GGTYPE_Q4_1, "blk.0.attn_k.weight", 2, half_inf, 2,
+		       "blk.0.attn_k.weight: a scale of row 0, block 0");
+	one_bad_number(GGTYPE_F16, "blk.0.attn_q.weight", (3 * 64 + 5) * 2, half_nan, 2,
+		       "blk.0.attn_q.weight: row 3, column 5 is not finite");
+	one_bad_number(GGTYPE_F32, "blk.0.ffn_down.weight", (63 * 128 + 127) * 4, float_nan, 4,
+		       "blk.0.ffn_down.weight: row 63, column 127");
+	one_bad_number(GGTYPE_F32, "blk.1.attn_norm.weight", 9 * 4, float_inf, 4,
+		       "blk.1.attn_norm.weight: element 9 is not finite");
 }
 
 int main(void)

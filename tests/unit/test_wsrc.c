@@ -1,5 +1,6 @@
-/* Rows of weights out of tensors: pieces, stacks, transposed ones and the codes of quantized checkpoints, each against a plain loop over
- * elements, and the unpacked values of the golden checkpoints. Scales that are not finite are refused with their place. */
+/* Rows of weights out of tensors: pieces, stacks, transposed ones and the codes of quantized checkpoints, each against
+ * a plain loop over elements, and the unpacked values of the golden checkpoints. Scales that are not finite are refused
+ * with their place. */
 #include "model/wsrc.h"
 
 #include "common/float8.h"
@@ -25,21 +26,29 @@ static uint32_t rnd(uint32_t n)
 	return (uint32_t)(splitmix_next(&seed) % n);
 }
 
-static struct ckpt_tensor tensor(const char *name, uint32_t type, uint32_t n_dims, const uint64_t *dims, const void *data, uint64_t bytes)
+static struct ckpt_tensor tensor(const char *name, uint32_t type, uint32_t n_dims, const uint64_t *dims,
+				 const void *data, uint64_t bytes)
 {
-	struct ckpt_tensor t = {.name = {name, strlen(name)}, .type = type, .n_dims = n_dims, .data = data, .bytes = bytes};
+	struct ckpt_tensor t = {
+		.name = {name, strlen(name)}, .type = type, .n_dims = n_dims, .data = data, .bytes = bytes};
 
 	memcpy(t.dims, dims, n_dims * sizeof(*dims));
 	return t;
 }
 
-#define TENSOR(name, type, data, bytes, ...)                                                                                     \
+#define TENSOR(name, type, data, bytes, ...) \
 	tensor(name, type, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), (uint64_t[]){__VA_ARGS__}, data, bytes)
 
 static struct wsrc plain(const struct ckpt_tensor *t, uint32_t rows, uint32_t cols)
 {
-	struct wsrc w = {.t = t, .rows = rows, .cols = cols, .pieces = {{rows, 0, rows, rows}}, .n_pieces = 1, .tensor_rows = rows,
-			 .tensor_cols = cols, .dequant = kdequant_row};
+	struct wsrc w = {.t = t,
+			 .rows = rows,
+			 .cols = cols,
+			 .pieces = {{rows, 0, rows, rows}},
+			 .n_pieces = 1,
+			 .tensor_rows = rows,
+			 .tensor_cols = cols,
+			 .dequant = kdequant_row};
 
 	return w;
 }
@@ -78,7 +87,8 @@ static float *decode_all(const struct wsrc *w, uint32_t step)
 	for (uint32_t r = 0, n; r < w->rows; r += n) {
 		n = min_u32(step, w->rows - r);
 		if (wsrc_rows(w, r, n, rows, &err) != ST_OK) fail_msg("%s", err.text);
-		for (uint32_t i = 0; i < n; i++) decode_row(w->type, rows + i * bytes, out + (size_t)(r + i) * w->cols, w->cols);
+		for (uint32_t i = 0; i < n; i++)
+			decode_row(w->type, rows + i * bytes, out + (size_t)(r + i) * w->cols, w->cols);
 	}
 	free(rows);
 	return out;
@@ -103,7 +113,8 @@ static const struct ckpt_tensor *need(const struct ckpt *c, const char *base, co
 	return t;
 }
 
-static struct wsrc golden_source(const struct ckpt *c, const char *folder, const char *base, uint32_t rows, uint32_t cols)
+static struct wsrc golden_source(const struct ckpt *c, const char *folder, const char *base, uint32_t rows,
+				 uint32_t cols)
 {
 	struct wsrc w = plain(NULL, rows, cols);
 
@@ -137,15 +148,17 @@ static void expect_golden(const json_t *want, const float *x, uint32_t rows, uin
 	double sum = 0, sumsq = 0;
 
 	for (size_t i = 0; i < json_array_size(first); i++)
-		expect_near(x[i], json_number_value(json_array_get(first, i)), 1e-7 * fabs((double)x[i]) + 1e-9, "the first row", name);
+		expect_near(x[i], json_number_value(json_array_get(first, i)), 1e-7 * fabs((double)x[i]) + 1e-9,
+			    "the first row", name);
 	for (size_t i = 0; i < 8; i++)
-		expect_near(x[n - 8 + i], json_number_value(json_array_get(last, i)), 1e-7 * fabs((double)x[n - 8 + i]) + 1e-9, "the last row",
-			    name);
+		expect_near(x[n - 8 + i], json_number_value(json_array_get(last, i)),
+			    1e-7 * fabs((double)x[n - 8 + i]) + 1e-9, "the last row", name);
 	for (size_t i = 0; i < n; i++) {
 		sum += x[i];
 		sumsq += (double)x[i] * x[i];
 	}
-	expect_near(sum, json_number_value(json_object_get(want, "sum")), 1e-6 * sqrt(sumsq * (double)n) + 1e-6, "the sum", name);
+	expect_near(sum, json_number_value(json_object_get(want, "sum")), 1e-6 * sqrt(sumsq * (double)n) + 1e-6,
+		    "the sum", name);
 	expect_near(sumsq, json_number_value(json_object_get(want, "sumsq")), 1e-6 * sumsq, "the sum of squares", name);
 }
 
@@ -165,7 +178,8 @@ static void golden_checkpoint(const char *folder, enum ggtype type)
 	assert_true(golden_folder(path, folder_path, sizeof(folder_path)));
 	if (ckpt_open(&c, folder_path, &err) != ST_OK) fail_msg("%s", err.text);
 	all = json_object_get(info, "dequantized");
-	json_object_foreach (all, name, want) {
+	json_object_foreach(all, name, want)
+	{
 		uint32_t rows = (uint32_t)json_integer_value(json_array_get(json_object_get(want, "shape"), 0));
 		uint32_t cols = (uint32_t)json_integer_value(json_array_get(json_object_get(want, "shape"), 1));
 		char *base = mem_strndup(name, strlen(name) - strlen(".weight"));
@@ -269,7 +283,8 @@ static void transposed_columns_become_rows(void **state)
 
 	for (size_t i = 0; i < 3 * (size_t)n_in * n_out; i++) half[i] = half_bf16_from_f32(data[i]);
 	for (int as_half = 0; as_half < 2; as_half++) {
-		struct ckpt_tensor t = TENSOR("t", as_half ? GGTYPE_BF16 : GGTYPE_F32, as_half ? (void *)half : data, 0, 3, n_in, n_out);
+		struct ckpt_tensor t = TENSOR("t", as_half ? GGTYPE_BF16 : GGTYPE_F32, as_half ? (void *)half : data, 0,
+					      3, n_in, n_out);
 		struct wsrc w = plain(&t, 90, n_in);
 		float *x;
 
@@ -390,8 +405,8 @@ static void fp8_keeps_the_scale_of_its_block(void **state)
 /* GPTQ and AWQ tensors made of codes, zeros and scales by the formats' own words. */
 struct four {
 	uint32_t rows, cols, group, n_groups;
-	uint8_t *q, *z;   /* (rows, cols), (groups, rows) */
-	uint32_t *gidx;   /* (cols) */
+	uint8_t *q, *z; /* (rows, cols), (groups, rows) */
+	uint32_t *gidx; /* (cols) */
 	uint32_t *qweight, *qzeros;
 	uint16_t *scales; /* (groups, rows) */
 	struct ckpt_tensor t, s, zt, o;
@@ -422,7 +437,8 @@ static void four_init(struct four *f, bool awq, bool minus_one, uint32_t rows, u
 	for (uint32_t c = 0; awq && c < cols; c++)
 		for (uint32_t r = 0; r < rows; r += 8)
 			for (int i = 0; i < 8; i++)
-				f->qweight[c * (rows / 8) + r / 8] |= (uint32_t)f->q[(r + awq_order[i]) * cols + c] << (4 * i);
+				f->qweight[c * (rows / 8) + r / 8] |= (uint32_t)f->q[(r + awq_order[i]) * cols + c]
+								      << (4 * i);
 	for (uint32_t g = 0; g < f->n_groups; g++)
 		for (uint32_t r = 0; r < rows; r += 8)
 			for (int i = 0; i < 8; i++) {
@@ -430,7 +446,8 @@ static void four_init(struct four *f, bool awq, bool minus_one, uint32_t rows, u
 
 				f->qzeros[g * (rows / 8) + r / 8] |= (minus_one ? (z - 1) & 15 : z) << (4 * i);
 			}
-	f->t = awq ? TENSOR("w.qweight", GGTYPE_I32, f->qweight, 0, cols, rows / 8) : TENSOR("w.qweight", GGTYPE_I32, f->qweight, 0, cols / 8, rows);
+	f->t = awq ? TENSOR("w.qweight", GGTYPE_I32, f->qweight, 0, cols, rows / 8)
+		   : TENSOR("w.qweight", GGTYPE_I32, f->qweight, 0, cols / 8, rows);
 	f->zt = TENSOR("w.qzeros", GGTYPE_I32, f->qzeros, (uint64_t)f->n_groups * rows / 2, f->n_groups, rows / 8);
 	f->s = TENSOR("w.scales", GGTYPE_F16, f->scales, 0, f->n_groups, rows);
 	f->o = TENSOR("w.g_idx", GGTYPE_I32, f->gidx, 0, cols);
@@ -456,11 +473,14 @@ static void four_expect(const struct four *f, const struct wsrc *w)
 	for (uint32_t r = 0; r < w->rows; r++)
 		for (uint32_t c = 0; c < w->cols; c++) {
 			const struct wsrc_piece *p = &w->pieces[0];
-			uint64_t tr = p->first + r / p->run * p->step + r % p->run, tc = w->col_first + c, g = f->gidx[tc];
-			float want = half_to_f32(f->scales[g * f->rows + tr]) * (float)((int)f->q[tr * f->cols + tc] - (int)f->z[g * f->rows + tr]);
+			uint64_t tr = p->first + r / p->run * p->step + r % p->run, tc = w->col_first + c,
+				 g = f->gidx[tc];
+			float want = half_to_f32(f->scales[g * f->rows + tr]) *
+				     (float)((int)f->q[tr * f->cols + tc] - (int)f->z[g * f->rows + tr]);
 
 			if (x[r * w->cols + c] != want)
-				fail_msg("row %u, column %u: %g, expected %g", r, c, (double)x[r * w->cols + c], (double)want);
+				fail_msg("row %u, column %u: %g, expected %g", r, c, (double)x[r * w->cols + c],
+					 (double)want);
 		}
 	free(x);
 }
@@ -577,7 +597,8 @@ static void mxfp4_nibbles_change_places(void **state)
 		for (uint32_t r = 0; r < w.rows; r++)
 			for (uint32_t c = 0; c < w.cols; c++) {
 				uint32_t at = (rows + 1 + 2 * r) * cols + 32 + c;
-				float want = ldexpf(values[blocks[at / 2] >> (at % 2 ? 4 : 0) & 15], scales[at / 32] - 127);
+				float want =
+					ldexpf(values[blocks[at / 2] >> (at % 2 ? 4 : 0) & 15], scales[at / 32] - 127);
 
 				assert_true(x[r * w.cols + c] == want);
 			}
@@ -641,7 +662,8 @@ static bool any_bad(const float *x, uint64_t n)
 	return false;
 }
 
-/* Random blocks, each with a scale out of a few special ones somewhere: refused when a value of theirs is not finite, and only then. */
+/* Random blocks, each with a scale out of a few special ones somewhere: refused when a value of theirs is not finite,
+ * and only then. */
 static void scales_that_are_not_finite_are_found(void **state)
 {
 #define AS_TYPE(name, number, len, bytes) GGTYPE_##name,
@@ -672,14 +694,18 @@ static void scales_that_are_not_finite_are_found(void **state)
 			bool bad = false;
 			int rc;
 
-			for (size_t i = 0; i < bytes; i++) row[i] = (uint8_t)(type == GGTYPE_NVFP4 || ours ? rnd(126) : rnd(256) & 0xbb);
+			for (size_t i = 0; i < bytes; i++)
+				row[i] = (uint8_t)(type == GGTYPE_NVFP4 || ours ? rnd(126) : rnd(256) & 0xbb);
 			for (size_t i = 3; type == GGTYPE_F8_B32 && i < bytes; i += 36) row[i] &= 0x3f;
-			/* 0x7c00 and 0x7f80 in any place; exponents are otherwise kept below all ones by the mask above. */
+			/* 0x7c00 and 0x7f80 in any place; exponents are otherwise kept below all ones by the mask
+			 * above. */
 			if (rnd(2)) {
 				size_t at = rnd((uint32_t)bytes - 1), block = info->block_bytes;
 
 				/* Mostly at a block's ends, where scales are. */
-				if (block >= 8 && rnd(4)) at = rnd((uint32_t)(bytes / block)) * block + (rnd(2) ? rnd(4) : block - 2 - rnd(4));
+				if (block >= 8 && rnd(4))
+					at = rnd((uint32_t)(bytes / block)) * block +
+					     (rnd(2) ? rnd(4) : block - 2 - rnd(4));
 				row[at] = (uint8_t)(rnd(2) ? 0x80 : 0);
 				row[at + 1] = (uint8_t)(rnd(2) ? 0x7f : 0xfc);
 			}
@@ -699,15 +725,19 @@ static void scales_that_are_not_finite_are_found(void **state)
 				bad |= !(fabsf(scale) <= FLT_MAX / 448);
 			}
 			/* ggml reads NVFP4's NaN as 0, and MXFP4's as a large scale. */
-			for (size_t i = 0; type == GGTYPE_NVFP4 && i < bytes; i++) bad |= i % 36 < 4 && (row[i] & 0x7f) == 0x7f;
+			for (size_t i = 0; type == GGTYPE_NVFP4 && i < bytes; i++)
+				bad |= i % 36 < 4 && (row[i] & 0x7f) == 0x7f;
 			for (size_t i = 0; type == GGTYPE_MXFP4 && i < bytes; i += 17) bad |= row[i] == 0xff;
 			rc = wsrc_check(&w, 0, 3, row, &err);
-			if ((rc != ST_OK) != bad) fail_msg("%s: %s, but its values are %s", info->name, rc ? err.text : "accepted", bad ? "not finite" : "finite");
+			if ((rc != ST_OK) != bad)
+				fail_msg("%s: %s, but its values are %s", info->name, rc ? err.text : "accepted",
+					 bad ? "not finite" : "finite");
 			if (bad) assert_non_null(strstr(err.text, "tensor t: "));
 			n_bad += bad;
 			n_good += !bad;
 		}
-		if (n_good < 100 || (n_bad < 10 && type != GGTYPE_MXFP4)) fail_msg("%s: %u bad, %u good", info->name, n_bad, n_good);
+		if (n_good < 100 || (n_bad < 10 && type != GGTYPE_MXFP4))
+			fail_msg("%s: %u bad, %u good", info->name, n_bad, n_good);
 		free(row);
 		free(x);
 	}

@@ -1,5 +1,5 @@
-/* Shares of tensor-parallel ranks: of every weight of every golden checkpoint, the shares put together are the whole; a size that cannot be
- * is refused with those that can; and what a rank does not have is not touched. */
+/* Shares of tensor-parallel ranks: of every weight of every golden checkpoint, the shares put together are the whole; a
+ * size that cannot be is refused with those that can; and what a rank does not have is not touched. */
 #include "model/wsrc.h"
 
 #include "common/float8.h"
@@ -45,7 +45,8 @@ static void decode_row(enum ggtype type, const uint8_t *row, float *out, uint64_
 			memcpy(&d, block, 4);
 			out[c] = d * float8_to_f32(block[4 + i]);
 		} else {
-			out[c] = half_load(block) * ((float)(block[4 + i % 16] >> (i < 16 ? 0 : 4) & 15) + half_load(block + 2));
+			out[c] = half_load(block) *
+				 ((float)(block[4 + i % 16] >> (i < 16 ? 0 : 4) & 15) + half_load(block + 2));
 		}
 	}
 }
@@ -64,14 +65,15 @@ static struct grid decode(const struct wsrc *w, enum spec_role role)
 		g.cols = w->rows * w->cols;
 	} else {
 		if (wsrc_rows(w, 0, w->rows, rows, &err) != ST_OK) fail_msg("%s", err.text);
-		for (uint32_t r = 0; r < w->rows; r++) decode_row(w->type, rows + r * bytes, g.x + (size_t)r * w->cols, w->cols);
+		for (uint32_t r = 0; r < w->rows; r++)
+			decode_row(w->type, rows + r * bytes, g.x + (size_t)r * w->cols, w->cols);
 	}
 	free(rows);
 	return g;
 }
 
-static int take(const struct model *m, struct wsrc *w, enum spec_role role, uint32_t layer, struct wsrc_rank rank, uint32_t ix,
-		struct errbuf *err)
+static int take(const struct model *m, struct wsrc *w, enum spec_role role, uint32_t layer, struct wsrc_rank rank,
+		uint32_t ix, struct errbuf *err)
 {
 	struct errbuf find_err = {0};
 
@@ -81,22 +83,23 @@ static int take(const struct model *m, struct wsrc *w, enum spec_role role, uint
 	return wsrc_shard(w, &m->s, role, layer, rank, err);
 }
 
-static void expect_part(const struct model *m, enum spec_role role, uint32_t layer, const struct grid *part, const struct grid *all, uint32_t row,
-			uint32_t col, uint32_t part_row, uint32_t rows)
+static void expect_part(const struct model *m, enum spec_role role, uint32_t layer, const struct grid *part,
+			const struct grid *all, uint32_t row, uint32_t col, uint32_t part_row, uint32_t rows)
 {
 	for (uint32_t r = 0; r < rows; r++)
 		for (uint32_t c = 0; c < part->cols; c++) {
-			float got = part->x[(size_t)(part_row + r) * part->cols + c], want = all->x[(size_t)(row + r) * all->cols + col + c];
+			float got = part->x[(size_t)(part_row + r) * part->cols + c],
+			      want = all->x[(size_t)(row + r) * all->cols + col + c];
 
 			if (got != want)
-				fail_msg("%s, layer %u, %s: row %u, column %u: %g, expected %g", m->name, layer, spec_role_name(role), r, c,
-					 (double)got, (double)want);
+				fail_msg("%s, layer %u, %s: row %u, column %u: %g, expected %g", m->name, layer,
+					 spec_role_name(role), r, c, (double)got, (double)want);
 		}
 }
 
 /* Where the share of this rank lies in the whole; rows of a vector are its elements. */
-static void expect_share(const struct model *m, enum spec_role role, uint32_t layer, struct wsrc_rank k, const struct grid *part,
-			 const struct grid *all)
+static void expect_share(const struct model *m, enum spec_role role, uint32_t layer, struct wsrc_rank k,
+			 const struct grid *part, const struct grid *all)
 {
 	const struct spec_layer *y = layer < m->s.n_layers ? &m->s.layers[layer] : NULL;
 	bool vector = spec_role_form(role) == SPEC_VEC || spec_role_form(role) == SPEC_VECS;
@@ -140,7 +143,8 @@ static void expect_share(const struct model *m, enum spec_role role, uint32_t la
 			if (at + r < m->s.n_tokens)
 				expect_part(m, role, layer, part, all, at + r, 0, r, 1);
 			else
-				for (uint32_t c = 0; c < part->cols; c++) assert_true(part->x[(size_t)r * part->cols + c] == 0);
+				for (uint32_t c = 0; c < part->cols; c++)
+					assert_true(part->x[(size_t)r * part->cols + c] == 0);
 		}
 		return;
 	}
@@ -163,7 +167,8 @@ static void expect_refusal(const struct model *m, enum spec_role role, uint32_t 
 		struct wsrc w;
 
 		assert_int_not_equal(n, size);
-		if (take(m, &w, role, layer, (struct wsrc_rank){n - 1, n}, 0, &err) != ST_OK) fail_msg("%u: %s", n, err.text);
+		if (take(m, &w, role, layer, (struct wsrc_rank){n - 1, n}, 0, &err) != ST_OK)
+			fail_msg("%u: %s", n, err.text);
 		if (*end != ',') break;
 	}
 }
@@ -173,8 +178,8 @@ static bool bytes_add_up(const struct wsrc *w, enum spec_role role)
 {
 	enum spec_shard how = spec_role_shard(role);
 
-	return w->code == WSRC_PLAIN && !w->transposed && (how == SPEC_ROWS || how == SPEC_COLS || how == SPEC_VOCAB) && role != SPEC_K_B &&
-	       role != SPEC_V_B && role != SPEC_D_CONV && role != SPEC_D_QKV;
+	return w->code == WSRC_PLAIN && !w->transposed && (how == SPEC_ROWS || how == SPEC_COLS || how == SPEC_VOCAB) &&
+	       role != SPEC_K_B && role != SPEC_V_B && role != SPEC_D_CONV && role != SPEC_D_QKV;
 }
 
 /* Returns false when the size is refused. */
@@ -237,7 +242,9 @@ static void check_model(const char *name)
 	if (spec_read(&m.s, m.c, &(struct spec_opts){0}, &err) != ST_OK) fail_msg("%s", err.text);
 	for (uint32_t layer = 0; layer <= m.s.n_layers; layer++)
 		for (int role = 0; role < SPEC_ROLE_COUNT; role++) {
-			if ((spec_role_scope(role) == SPEC_MODEL) != (layer == m.s.n_layers) || !spec_has(&m.s, role, layer)) continue;
+			if ((spec_role_scope(role) == SPEC_MODEL) != (layer == m.s.n_layers) ||
+			    !spec_has(&m.s, role, layer))
+				continue;
 			for (uint32_t size = 1; size <= 8; size *= 2) refused += !check_role(&m, role, layer, size);
 		}
 	/* Only GGUF's blocks are in the way of a size. */
@@ -249,31 +256,43 @@ static void check_model(const char *name)
 
 static void shares_put_together_are_the_whole(void **state)
 {
-	static const char *const names[] = {"deepseek-v2", "deepseek-v3", "gemma2",	  "gemma3",	 "gguf-gemma3", "gguf-llama",
-					    "gguf-qwen2",  "gguf-qwen3",  "gguf-qwen3moe", "gpt-oss",	 "llama",	"llama-gptq",
-					    "mistral",	   "mixtral",	  "phi3",	   "qwen2",	 "qwen2-awq",	"qwen3",
-					    "qwen3-fp8",   "qwen3-moe",	  "qwen3-next",	   "qwen3.5"};
+	static const char *const names[] = {"deepseek-v2", "deepseek-v3", "gemma2",     "gemma3",        "gguf-gemma3",
+					    "gguf-llama",  "gguf-qwen2",  "gguf-qwen3", "gguf-qwen3moe", "gpt-oss",
+					    "llama",       "llama-gptq",  "mistral",    "mixtral",       "phi3",
+					    "qwen2",       "qwen2-awq",   "qwen3",      "qwen3-fp8",     "qwen3-moe",
+					    "qwen3-next",  "qwen3.5"};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) check_model(names[i]);
 }
 
 static void sizes_that_cannot_be_are_refused_with_those_that_can(void **state)
 {
-	struct spec_layer y = {.mixer = SPEC_ATTENTION, .heads = 12, .kv_heads = 4, .k_dim = 8, .v_dim = 8, .ffn = 96 * 5};
+	struct spec_layer y = {
+		.mixer = SPEC_ATTENTION, .heads = 12, .kv_heads = 4, .k_dim = 8, .v_dim = 8, .ffn = 96 * 5};
 	struct spec s = {.n_layers = 1, .dim = 96, .layers = &y, .vocab = 10, .n_tokens = 10};
 	struct ckpt_tensor t = {.name = {"o", 1}, .type = GGTYPE_Q8_0};
-	struct wsrc w = {.t = &t, .type = GGTYPE_Q8_0, .rows = 96, .cols = 96, .tensor_rows = 96, .tensor_cols = 96,
-			 .pieces = {{96, 0, 96, 96}}, .n_pieces = 1};
+	struct wsrc w = {.t = &t,
+			 .type = GGTYPE_Q8_0,
+			 .rows = 96,
+			 .cols = 96,
+			 .tensor_rows = 96,
+			 .tensor_cols = 96,
+			 .pieces = {{96, 0, 96, 96}},
+			 .n_pieces = 1};
 	struct errbuf err = {0};
 
 	assert_int_equal(wsrc_shard(&w, &s, SPEC_Q, 0, (struct wsrc_rank){0, 5}, &err), ST_INVALID);
-	assert_string_equal(err.text, "layer 0, Q: 12 heads cannot be shared by 5 ranks; up to 64 these can: 1, 2, 3, 4, 6, 12");
+	assert_string_equal(err.text,
+			    "layer 0, Q: 12 heads cannot be shared by 5 ranks; up to 64 these can: 1, 2, 3, 4, 6, 12");
 	err.text[0] = 0;
 	assert_int_equal(wsrc_shard(&w, &s, SPEC_K, 0, (struct wsrc_rank){0, 3}, &err), ST_INVALID);
-	assert_string_equal(err.text, "layer 0, K: 12 heads with their KV heads cannot be shared by 3 ranks; up to 64 these can: 1, 2, 4, 12");
+	assert_string_equal(err.text, "layer 0, K: 12 heads with their KV heads cannot be shared by 3 ranks; up to 64 "
+				      "these can: 1, 2, 4, 12");
 	err.text[0] = 0;
 	assert_int_equal(wsrc_shard(&w, &s, SPEC_O, 0, (struct wsrc_rank){0, 2}, &err), ST_INVALID);
-	assert_string_equal(err.text, "tensor o: 96 columns of Q8_0, in blocks of 32, cannot be shared by 2 ranks; up to 64 these can: 1, 3");
+	assert_string_equal(
+		err.text,
+		"tensor o: 96 columns of Q8_0, in blocks of 32, cannot be shared by 2 ranks; up to 64 these can: 1, 3");
 	err.text[0] = 0;
 	assert_int_equal(wsrc_shard(&w, &s, SPEC_GATE, 0, (struct wsrc_rank){0, 7}, &err), ST_INVALID);
 	assert_non_null(strstr(err.text, "480 feed-forward rows cannot be shared by 7 ranks"));
@@ -286,7 +305,8 @@ static void a_rank_touches_its_own_bytes_alone(void **state)
 	struct spec s = {.n_layers = 1, .dim = 64, .layers = &y};
 	uint32_t rows = 64, cols = 8192, size = 8;
 	size_t bytes = (size_t)rows * cols * 4, part = bytes / size;
-	float *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *out = mem_array(float, part / 4);
+	float *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+	      *out = mem_array(float, part / 4);
 	struct ckpt_tensor t = {.name = {"t", 1}, .type = GGTYPE_F32, .data = (const uint8_t *)data, .bytes = bytes};
 	struct errbuf err = {0};
 
@@ -294,15 +314,24 @@ static void a_rank_touches_its_own_bytes_alone(void **state)
 	for (size_t i = 0; i < bytes / 4; i++) data[i] = (float)i;
 	for (int by_cols = 0; by_cols < 2; by_cols++)
 		for (uint32_t rank = 0; rank < size; rank++) {
-			struct wsrc w = {.t = &t, .type = GGTYPE_F32, .rows = rows, .cols = cols, .tensor_rows = rows, .tensor_cols = cols,
-					 .pieces = {{rows, 0, rows, rows}}, .n_pieces = 1};
+			struct wsrc w = {.t = &t,
+					 .type = GGTYPE_F32,
+					 .rows = rows,
+					 .cols = cols,
+					 .tensor_rows = rows,
+					 .tensor_cols = cols,
+					 .pieces = {{rows, 0, rows, rows}},
+					 .n_pieces = 1};
 			uint32_t from = rank * cols / size;
 
 			assert_int_equal(mprotect(data, bytes, PROT_NONE), 0);
 			for (uint32_t r = 0; by_cols && r < rows; r++)
-				assert_int_equal(mprotect(data + (size_t)r * cols + from, cols * 4 / size, PROT_READ), 0);
+				assert_int_equal(mprotect(data + (size_t)r * cols + from, cols * 4 / size, PROT_READ),
+						 0);
 			if (!by_cols) assert_int_equal(mprotect((char *)data + rank * part, part, PROT_READ), 0);
-			assert_int_equal(wsrc_shard(&w, &s, by_cols ? SPEC_O : SPEC_Q, 0, (struct wsrc_rank){rank, size}, &err), ST_OK);
+			assert_int_equal(
+				wsrc_shard(&w, &s, by_cols ? SPEC_O : SPEC_Q, 0, (struct wsrc_rank){rank, size}, &err),
+				ST_OK);
 			assert_int_equal(wsrc_file_bytes(&w), part);
 			assert_int_equal(wsrc_rows(&w, 0, w.rows, out, &err), ST_OK);
 			assert_true(out[5] == (float)(by_cols ? from + 5 : rank * part / 4 + 5));
