@@ -49,7 +49,7 @@ struct kmat {
  * K is transposed within its block, (n_blocks, kv_heads, k_dim, KBLOCK_LEN), so that a vector holds one dimension of the tile's
  * positions and scores need no sums across lanes. V: (n_blocks, kv_heads, KBLOCK_LEN, v_dim).
  * latent (MLA): there is no V, the first v_dim dimensions of K are the values too; kv_heads is 1.
- * type: F16, BF16, F32; F8_E4M3 (rounded to nearest even, saturated at 448; scale 1); I8: rounded to nearest, with a scale (amax / 127)
+ * type: F16, BF16, F32; F8_E4M3 (rounded to nearest even, saturated at 448, NaN is 0x7f; scale 1); I8: rounded to nearest, with a scale (amax / 127)
  * for each position and head: k_scale and v_scale (n_blocks, kv_heads, KBLOCK_LEN) f32; latent has k_scale alone. */
 struct kkv {
 	void *k, *v;              /* device; v is NULL when latent */
