@@ -24,4 +24,7 @@ void avx2_product(const struct cpu_product *p, uint32_t row, uint32_t row_end);
 /* Rows [8 half, 8 half + 8) of a group of `group` rows, plain f32 (8, cols), to the interleaved form (cols, group). */
 void avx2_interleave(float *columns, const float *rows, uint32_t cols, uint32_t group, uint32_t half);
 
+/* The same of quantized rows that lie interleaved: rows [row + 8 half, row + 8 half + 8) of m, row being the first of its group. */
+void avx2_columns(float *columns, const struct kmat *m, uint32_t row, uint32_t group, uint32_t half);
+
 #endif

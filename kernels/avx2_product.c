@@ -240,6 +240,11 @@ static void avx2_group_rows(const struct cpu_product *p, uint32_t row, uint32_t 
 	uint32_t cols = p->o->w->cols;
 	float *rows = p->tile, *columns = p->tile + (size_t)8 * cols;
 
+	if (p->o->w->layout != CPU_LAYOUT_ROWS) {
+		avx2_columns(columns, p->o->w, row, 8, 0);
+		avx2_group_f32(p, (const uint8_t *)columns, row, lanes);
+		return;
+	}
 	for (uint32_t r = 0; r < lanes; r++) pack_row(p->o->w, row + r, rows + (size_t)r * cols);
 	if (lanes < 8) memset(rows + (size_t)lanes * cols, 0, (size_t)(8 - lanes) * cols * sizeof(float));
 	avx2_interleave(columns, rows, cols, 8, 0);

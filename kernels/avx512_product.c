@@ -196,6 +196,10 @@ static void avx512_group_rows(const struct cpu_product *p, uint32_t row, uint32_
 	float *rows = p->tile, *columns = p->tile + (size_t)8 * cols;
 
 	for (uint32_t half = 0; half < 2; half++) {
+		if (p->o->w->layout != CPU_LAYOUT_ROWS) {
+			avx2_columns(columns, p->o->w, row, 16, half);
+			continue;
+		}
 		for (uint32_t r = 0; r < 8; r++) {
 			float *at = rows + (size_t)r * cols;
 

@@ -70,6 +70,29 @@ static inline bool pack_is_k(enum ggtype type)
 void pack_k_load(uint8_t *dst, enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols, const uint8_t *src);
 void pack_k_row(const uint8_t *g, enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols, float *out);
 
+/* What makes values of the codes of 32 columns of a quantized row: scale[column / 16] * (table ? table[code] : code - offset)
+ * - min[column / 16]. */
+struct pack_values {
+	float scale[2], min[2];
+	const int8_t *table; /* (16) */
+	int offset;
+};
+
+/* The form of every quantized type, the four of pack.c too (low: 8 words of whole bytes). */
+static inline struct pack_k pack_form_of(enum ggtype type)
+{
+	if (type == GGTYPE_Q4_0) return (struct pack_k){.halfs = 1, .parts = 1, .low = 4};
+	if (type == GGTYPE_Q4_1 || type == GGTYPE_Q4_Z) return (struct pack_k){.halfs = 2, .parts = 1, .low = 4};
+	if (type == GGTYPE_Q8_0) return (struct pack_k){.halfs = 1, .parts = 1, .low = 8};
+	return pack_k_of(type);
+}
+
+#define PACK_HEAD_MAX 20
+
+/* Head of a GGUF block again, f16s first, of row `lane` of the group whose block is at g; returns where the pieces begin. */
+const uint8_t *pack_head(const uint8_t *g, enum ggtype type, uint32_t group, uint32_t lane, uint8_t head[PACK_HEAD_MAX]);
+struct pack_values pack_values_of(const uint8_t head[PACK_HEAD_MAX], enum ggtype type, uint32_t part);
+
 /* out (cols) = row `row` as f32: the same bits as kdequant_row gives. */
 void pack_row(const struct kmat *m, uint32_t row, float *out);
 

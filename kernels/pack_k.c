@@ -166,28 +166,18 @@ void pack_k_load(uint8_t *dst, enum ggtype type, uint32_t group, uint32_t lane, 
 #undef PACK_K_CASE
 }
 
-/* The GGUF block's head again, of this lane: the f16s, then the bytes. */
-static const uint8_t *pack_k_head(const uint8_t *g, const struct pack_k *k, uint32_t group, uint32_t lane,
-				  uint8_t head[20])
+const uint8_t *pack_head(const uint8_t *g, enum ggtype type, uint32_t group, uint32_t lane, uint8_t head[PACK_HEAD_MAX])
 {
-	for (uint32_t i = 0; i < k->halfs; i++, g += 2 * group) memcpy(head + 2 * i, g + 2 * lane, 2);
-	for (uint32_t i = 0; i < k->bytes; i++, g += group) head[2 * k->halfs + i] = g[lane];
+	const struct pack_k k = pack_form_of(type);
+
+	for (uint32_t i = 0; i < k.halfs; i++, g += 2 * group) memcpy(head + 2 * i, g + 2 * lane, 2);
+	for (uint32_t i = 0; i < k.bytes; i++, g += group) head[2 * k.halfs + i] = g[lane];
 	return g;
 }
 
-/* value = scale[column / 16] * (table ? table[code] : code - offset) [- min[column / 16]], as kdequant_row() computes
- * it */
-struct pack_k_values {
-	float scale[2], min[2];
-	bool has_min;
-	const int8_t *table;
-	int offset;
-};
-
-static struct pack_k_values pack_k_values(const uint8_t head[20], enum ggtype type, uint32_t part)
+static struct pack_values pack_k_values(const uint8_t head[PACK_HEAD_MAX], enum ggtype type, uint32_t part)
 {
-	struct pack_k_values v = {.has_min = type == GGTYPE_Q5_1 || type == GGTYPE_Q2_K || type == GGTYPE_Q4_K ||
-					     type == GGTYPE_Q5_K};
+	struct pack_values v = {0};
 	float d = half_load(head);
 	int scale = 1, min = 0;
 
@@ -225,22 +215,35 @@ static struct pack_k_values pack_k_values(const uint8_t head[20], enum ggtype ty
 	return v;
 }
 
+struct pack_values pack_values_of(const uint8_t head[PACK_HEAD_MAX], enum ggtype type, uint32_t part)
+{
+	struct pack_values v = {{0}, {0}, NULL, 0};
+
+	if (pack_is_k(type)) return pack_k_values(head, type, part);
+	v.scale[0] = v.scale[1] = half_load(head);
+	if (type == GGTYPE_Q4_0) v.offset = 8;
+	if (type == GGTYPE_Q4_1) v.min[0] = v.min[1] = -half_load(head + 2);
+	if (type == GGTYPE_Q4_Z) v.min[0] = v.min[1] = -half_load(head + 2) * v.scale[0];
+	return v;
+}
+
 void pack_k_row(const uint8_t *g, enum ggtype type, uint32_t group, uint32_t lane, uint32_t cols, float *out)
 {
 	const struct pack_k k = pack_k_of(type);
-	uint8_t head[20], codes[32];
+	const bool has_min = type == GGTYPE_Q5_1 || type == GGTYPE_Q2_K || type == GGTYPE_Q4_K || type == GGTYPE_Q5_K;
+	uint8_t head[PACK_HEAD_MAX], codes[32];
 
 	for (uint32_t b = 0; b < cols / CPU_QBLOCK / k.parts; b++) {
-		g = pack_k_head(g, &k, group, lane, head);
+		g = pack_head(g, type, group, lane, head);
 		for (uint32_t part = 0; part < k.parts; part++, out += CPU_QBLOCK) {
-			struct pack_k_values v = pack_k_values(head, type, part);
+			struct pack_values v = pack_k_values(head, type, part);
 
 			g = pack_k_get(g, &k, group, lane, codes);
 			for (int i = 0; i < 32; i++) {
 				int value = v.table ? v.table[codes[i]] : codes[i] - v.offset;
 
 				out[i] = v.scale[i / 16] * (float)value;
-				if (v.has_min) out[i] -= v.min[i / 16];
+				if (has_min) out[i] -= v.min[i / 16];
 			}
 		}
 	}

@@ -2,7 +2,7 @@
  * of the light operations, whole decode and prefill steps of a model with SmolLM2-135M's shapes and random weights, a
  * layer of experts, and a recurrent layer.
  *
- *   build/bench/kernbench [threads] [level] [part ...]     parts: memory load product light step experts
+ *   build/bench/kernbench [threads] [level] [part ...]     parts: memory load product each light step experts
  *                                                  state; all by default
  *
  * Each figure is the best of many runs; with one thread it is processor time, which other work disturbs little. */
@@ -147,6 +147,28 @@ static void bench_product(enum ggtype type, uint32_t rows, uint32_t cols)
 	for (uint32_t i = 0; i < copies; i++) kdev_release(dev, m[i].data, m[i].bytes);
 	kdev_release(dev, x, (size_t)256 * cols * 4);
 	kdev_release(dev, y, (size_t)256 * rows * 4);
+}
+
+/* The small products of latent attention: 16 heads. */
+static void bench_each(enum ggtype type)
+{
+	enum { HEADS_EACH = 16, ROWS = 128, COLS = 512 };
+	struct kmat m[HEADS_EACH];
+	float *x = bench_floats(HEADS_EACH * COLS), *y = bench_floats(HEADS_EACH * ROWS);
+	uint64_t best = UINT64_MAX;
+
+	for (int i = 0; i < HEADS_EACH; i++) m[i] = bench_mat(type, ROWS, COLS);
+	for (int round = 0; round < 30; round++) {
+		uint64_t start;
+
+		ops->matmul_each(dev, x, HEADS_EACH * COLS, COLS, 1, m, HEADS_EACH, y, HEADS_EACH * ROWS, ROWS);
+		start = bench_now_ns();
+		bench_sync();
+		best = min_u64(best, bench_now_ns() - start);
+	}
+	printf("  each  %-5s %d x %dx%d n=1 %8.1f us  %6.1f GMAC/s\n", ggtype_info(type)->name, HEADS_EACH, ROWS, COLS,
+	       (double)best / 1e3, (double)HEADS_EACH * ROWS * COLS / (double)best);
+	for (int i = 0; i < HEADS_EACH; i++) kdev_release(dev, m[i].data, m[i].bytes);
 }
 
 struct bench_model {
@@ -541,6 +563,12 @@ int main(int argc, char **argv)
 						    GGTYPE_Q5_K, GGTYPE_Q6_K, GGTYPE_MXFP4};
 
 		for (size_t i = 0; i < ARRAY_LEN(types); i++) bench_load(types[i]);
+	}
+	if (bench_wants(argc, argv, "each")) {
+		bench_each(GGTYPE_BF16);
+		bench_each(GGTYPE_F8_B32);
+		bench_each(GGTYPE_Q8_0);
+		bench_each(GGTYPE_Q4_K);
 	}
 	if (bench_wants(argc, argv, "light")) bench_light();
 	if (bench_wants(argc, argv, "step")) bench_steps();
