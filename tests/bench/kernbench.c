@@ -1,68 +1,13 @@
 /* kernbench.c - speed of the CPU operations beside what the machine can do: GB/s of weights and GMAC/s a product, time
- * of the light operations, whole decode and prefill steps of a model with SmolLM2-135M's shapes and random weights, a
- * layer of experts, and a recurrent layer.
+ * of the light operations, and whole decode and prefill steps of a model with SmolLM2-135M's shapes and random weights.
+ * Layers of experts and recurrent ones: layerbench.c.
  *
- *   build/bench/kernbench [threads] [level] [part ...]     parts: memory load product each light step experts
- *                                                  state; all by default
+ *   build/bench/kernbench [threads] [level] [part ...]     parts: memory load product each light step; all by default
  *
  * Each figure is the best of many runs; with one thread it is processor time, which other work disturbs little. */
-#include "common/clock.h"
-#include "kernels/kernels.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/bench/kernbench.h"
 
 enum { DIM = 576, FFN = 1536, HEADS = 9, KV_HEADS = 3, HEAD_DIM = 64, LAYERS = 30, VOCAB = 49152, TOKENS_MAX = 512 };
-
-static struct kdev *dev;
-static const struct kops *ops;
-static uint32_t n_threads = 1;
-
-/* With one thread its processor time, so that other work on the machine does not count; else the clock. */
-static uint64_t bench_now_ns(void)
-{
-	struct timespec ts;
-
-	if (n_threads > 1) return clock_now_ns();
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
-static void *bench_alloc(size_t bytes)
-{
-	void *p = kdev_alloc(dev, bytes);
-
-	if (!p) abort();
-	return p;
-}
-
-static void bench_sync(void)
-{
-	if (kdev_sync(dev) != ST_OK) abort();
-}
-
-static struct kmat bench_mat(enum ggtype type, uint32_t rows, uint32_t cols)
-{
-	size_t bytes = ops->mat_bytes(dev, type, rows, cols), row_bytes = ggtype_row_bytes(type, cols);
-	uint32_t block = ggtype_info(type)->block_bytes, seed = rows * 31 + cols;
-	uint8_t *src = malloc(rows * row_bytes);
-	struct kmat m;
-
-	for (size_t i = 0; i < rows * row_bytes; i++) src[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24);
-	for (size_t i = 0; i < rows * row_bytes; i += block) {
-		if (type == GGTYPE_Q4_1) memcpy(src + i + 2, "\x00\x9c", 2);
-		if (type == GGTYPE_Q4_Z) memcpy(src + i + 2, "\x00\xc8", 2); /* -8 */
-		if (type == GGTYPE_F8_B32) memcpy(src + i + 2, "\x00\x3b", 2);
-		if (block > 4) memcpy(src + i, "\x00\x14", 2); /* f16 0.001 */
-		if (block == 2) src[i + 1] = 0x20;
-		if (type == GGTYPE_MXFP4) src[i] = 118; /* 2^-9 */
-	}
-	ops->mat_init(dev, &m, bench_alloc(bytes), type, rows, cols);
-	ops->mat_put(dev, &m, 0, rows, src);
-	free(src);
-	return m;
-}
 
 /* How fast rows of a type are brought into the device's layout, by one thread. */
 static void bench_load(enum ggtype type)
@@ -81,15 +26,6 @@ static void bench_load(enum ggtype type)
 	printf("  loading %-6s %6.2f GB/s\n", ggtype_info(type)->name, (double)m.bytes / (double)best);
 	free(src);
 	kdev_release(dev, m.data, m.bytes);
-}
-
-static float *bench_floats(size_t n)
-{
-	float *x = bench_alloc(n * sizeof(float));
-	uint32_t seed = 7;
-
-	for (size_t i = 0; i < n; i++) x[i] = (float)((seed = seed * 1664525 + 1013904223) >> 8) * 0x1p-23f - 1;
-	return x;
 }
 
 static void bench_memory(void)
@@ -348,195 +284,12 @@ static void bench_light(void)
 	}
 }
 
-enum { MOE_DIM = 1024, MOE_FFN = 3584, MOE_EXPERTS = 8, MOE_TOP = 2, MOE_COPIES = 3, MOE_TOKENS = 256 };
-
-struct bench_experts {
-	struct kmat gate[MOE_COPIES][MOE_EXPERTS], up[MOE_COPIES][MOE_EXPERTS], down[MOE_COPIES][MOE_EXPERTS];
-	float *x, *sorted, *g, *u, *y, *logits, *weights;
-	uint32_t *tokens, *places, *starts;
-};
-
-static void bench_experts_layer(struct bench_experts *b, int copy, uint32_t n)
-{
-	struct kroute r = {.logits = b->logits,
-			   .n = n,
-			   .n_experts = MOE_EXPERTS,
-			   .k = MOE_TOP,
-			   .kind = KROUTE_SOFTMAX,
-			   .norm = true,
-			   .scale = 1,
-			   .weights = b->weights,
-			   .tokens = b->tokens,
-			   .places = b->places,
-			   .starts = b->starts};
-	struct kexpert_out in[2] = {{.w = b->gate[copy], .out = b->g, .ld_out = MOE_FFN},
-				    {.w = b->up[copy], .out = b->u, .ld_out = MOE_FFN}};
-	struct kexpert_out down = {.w = b->down[copy], .out = b->y, .ld_out = MOE_DIM};
-
-	ops->route(dev, &r);
-	ops->gather(dev, b->sorted, b->x, b->tokens, n * MOE_TOP, MOE_DIM);
-	ops->matmul_experts(dev, b->sorted, MOE_DIM, n * MOE_TOP, b->starts, MOE_EXPERTS, in, 2);
-	ops->glu(dev, b->g, b->g, b->u, n * MOE_TOP, MOE_FFN, KGLU_SILU, 0);
-	ops->matmul_experts(dev, b->g, MOE_FFN, n * MOE_TOP, b->starts, MOE_EXPERTS, &down, 1);
-	ops->combine(dev, b->x, b->y, b->weights, b->places, n, MOE_TOP, MOE_DIM);
-}
-
-/* A layer of experts, whole: routing, products, the sum; against the bytes of the weights that it touches. */
-static void bench_experts(enum ggtype type)
-{
-	static const uint32_t ns[] = {1, 8, 64, 256};
-	struct bench_experts b = {.x = bench_floats(MOE_TOKENS * MOE_DIM),
-				  .sorted = bench_floats(MOE_TOKENS * MOE_TOP * MOE_DIM),
-				  .g = bench_floats(MOE_TOKENS * MOE_TOP * MOE_FFN),
-				  .u = bench_floats(MOE_TOKENS * MOE_TOP * MOE_FFN),
-				  .y = bench_floats(MOE_TOKENS * MOE_TOP * MOE_DIM),
-				  .logits = bench_floats(MOE_TOKENS * MOE_EXPERTS),
-				  .weights = bench_floats(MOE_TOKENS * MOE_TOP),
-				  .tokens = bench_alloc(MOE_TOKENS * MOE_TOP * 4),
-				  .places = bench_alloc(MOE_TOKENS * MOE_TOP * 4),
-				  .starts = bench_alloc((MOE_EXPERTS + 1) * 4)};
-
-	for (int c = 0; c < MOE_COPIES; c++) {
-		for (int e = 0; e < MOE_EXPERTS; e++) {
-			b.gate[c][e] = bench_mat(type, MOE_FFN, MOE_DIM);
-			b.up[c][e] = bench_mat(type, MOE_FFN, MOE_DIM);
-			b.down[c][e] = bench_mat(type, MOE_DIM, MOE_FFN);
-		}
-	}
-	for (size_t j = 0; j < ARRAY_LEN(ns); j++) {
-		uint64_t best = UINT64_MAX, touched = 0;
-
-		for (int round = 0; round < (ns[j] > 8 ? 4 : 12); round++) {
-			for (int c = 0; c < MOE_COPIES; c++) {
-				uint64_t start;
-
-				bench_experts_layer(&b, c, ns[j]);
-				start = bench_now_ns();
-				bench_sync();
-				best = min_u64(best, bench_now_ns() - start);
-			}
-		}
-		for (int e = 0; e < MOE_EXPERTS; e++) touched += b.starts[e + 1] > b.starts[e];
-		touched *= b.gate[0][0].bytes + b.up[0][0].bytes + b.down[0][0].bytes;
-		printf("  experts %-5s %ux%u, %u of %u, n=%-4u %9.1f us  %6.1f GB/s of touched weights  %6.1f GMAC/s\n",
-		       ggtype_info(type)->name, MOE_FFN, MOE_DIM, MOE_TOP, MOE_EXPERTS, ns[j], (double)best / 1e3,
-		       (double)touched / (double)best, 3.0 * MOE_FFN * MOE_DIM * MOE_TOP * ns[j] / (double)best);
-	}
-	for (int c = 0; c < MOE_COPIES; c++) {
-		for (int e = 0; e < MOE_EXPERTS; e++) {
-			kdev_release(dev, b.gate[c][e].data, b.gate[c][e].bytes);
-			kdev_release(dev, b.up[c][e].data, b.up[c][e].bytes);
-			kdev_release(dev, b.down[c][e].data, b.down[c][e].bytes);
-		}
-	}
-}
-
-/* A recurrent layer of Qwen3-Next's size: the states of 8 sequences, 2 MiB each, in turns. */
-static void bench_state(void)
-{
-	enum {
-		K_HEADS = 16,
-		V_HEADS = 32,
-		D = 128,
-		CHANNELS = (2 * K_HEADS + V_HEADS) * D,
-		STATE = V_HEADS * D * D,
-		N = 256
-	};
-	static const struct {
-		uint32_t n_seqs, len;
-	} cases[] = {{1, 1}, {8, 1}, {1, 256}};
-	float *qkv = bench_floats(N * CHANNELS), *out = bench_floats(N * V_HEADS * D),
-	      *ab = bench_floats(N * 2 * V_HEADS);
-	float *heads = bench_floats(2 * V_HEADS), *w = bench_floats(4 * CHANNELS), *y = bench_floats(N * CHANNELS);
-	float *state = bench_floats(8 * STATE), *window = bench_floats(8 * 3 * CHANNELS);
-	uint32_t *ix = bench_alloc(1024 * 4);
-	struct kconv conv = {.out = y,
-			     .ld_out = CHANNELS,
-			     .x = qkv,
-			     .ld_x = CHANNELS,
-			     .w = w,
-			     .channels = CHANNELS,
-			     .width = 4,
-			     .state = window,
-			     .state_step = 3 * CHANNELS};
-	struct kdelta delta = {.out = out,
-			       .ld_out = V_HEADS * D,
-			       .qkv = qkv,
-			       .ld_qkv = CHANNELS,
-			       .a = ab,
-			       .b = ab + V_HEADS,
-			       .ld_a = 2 * V_HEADS,
-			       .ld_b = 2 * V_HEADS,
-			       .neg_a = heads,
-			       .dt_bias = heads + V_HEADS,
-			       .k_heads = K_HEADS,
-			       .v_heads = V_HEADS,
-			       .k_dim = D,
-			       .v_dim = D,
-			       .state = state,
-			       .state_step = STATE};
-
-	for (int h = 0; h < V_HEADS; h++) heads[h] = -0.1f;
-	for (size_t j = 0; j < ARRAY_LEN(cases); j++) {
-		uint32_t n = cases[j].n_seqs * cases[j].len;
-		uint64_t best[2] = {UINT64_MAX, UINT64_MAX};
-
-		for (uint32_t round = 0; round < 80; round++) {
-			struct kbatch b = {.n_tokens = n,
-					   .n_seqs = cases[j].n_seqs,
-					   .positions = ix,
-					   .seq_starts = ix + 512,
-					   .states = ix + 768};
-
-			for (uint32_t i = 0; i < n; i++) ix[i] = 1 + i % cases[j].len;
-			for (uint32_t s = 0; s <= b.n_seqs; s++) ix[512 + s] = s * cases[j].len;
-			for (uint32_t s = 0; s < b.n_seqs; s++) ix[768 + s] = (s + round) % 8;
-			for (int op = 0; op < 2; op++) {
-				uint64_t start;
-
-				if (op)
-					ops->delta(dev, &delta, &b);
-				else
-					ops->conv(dev, &conv, &b);
-				start = bench_now_ns();
-				bench_sync();
-				best[op] = min_u64(best[op], bench_now_ns() - start);
-			}
-		}
-		printf("  state: %u sequences x %3u tokens: conv %.1f us a token, delta %.1f us a token (%.1f GB/s of "
-		       "states read and written)\n",
-		       cases[j].n_seqs, cases[j].len, (double)best[0] / 1e3 / n, (double)best[1] / 1e3 / n,
-		       2.0 * STATE * 4 * cases[j].n_seqs / (double)best[1]);
-	}
-}
-
-static bool bench_wants(int argc, char **argv, const char *part)
-{
-	for (int i = 3; i < argc; i++)
-		if (strcmp(argv[i], part) == 0) return true;
-	return argc <= 3;
-}
-
 int main(int argc, char **argv)
 {
 	struct kdev_limits lim = {.n_tokens = TOKENS_MAX, .cols = 4096, .vocab = VOCAB};
-	struct kdev_opts opts = {.level_max = KLEVEL_AVX512};
-	struct errbuf err = {{0}};
+	int rc = bench_open(argc, argv, &lim);
 
-	if (argc > 1) n_threads = (uint32_t)max_u64(1, strtoul(argv[1], NULL, 10));
-	opts.n_threads = n_threads;
-	if (argc > 2 && !klevel_parse(argv[2], &opts.level_max)) {
-		fprintf(stderr, "levels: ref, avx2, avx512\n");
-		return 2;
-	}
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	opts.scratch_bytes = kdev_scratch_bytes(&lim);
-	if (kdev_open_cpu(&dev, &opts, &err) != ST_OK) {
-		fprintf(stderr, "%s\n", err.text);
-		return 1;
-	}
-	ops = kdev_ops(dev);
-	printf("level %s, %u threads\n", ops->name, opts.n_threads);
+	if (rc != 0) return rc;
 	if (bench_wants(argc, argv, "memory")) bench_memory();
 	if (bench_wants(argc, argv, "product")) {
 		bench_product(GGTYPE_Q4_1, FFN, DIM);
@@ -572,11 +325,6 @@ int main(int argc, char **argv)
 	}
 	if (bench_wants(argc, argv, "light")) bench_light();
 	if (bench_wants(argc, argv, "step")) bench_steps();
-	if (bench_wants(argc, argv, "experts")) {
-		bench_experts(GGTYPE_Q4_1);
-		bench_experts(GGTYPE_F8_B32);
-	}
-	if (bench_wants(argc, argv, "state")) bench_state();
 	kdev_close(dev);
 	return 0;
 }
