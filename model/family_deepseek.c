@@ -1,7 +1,8 @@
 /* family_deepseek.c - DeepSeek-V2 and V3: latent attention, many small experts with shared ones beside them.
  *
  * Sources: transformers' models/deepseek_v2, deepseek_v3; llama.cpp's architecture deepseek2, which is both. Pairs of a
- * rotation lie side by side. With yarn attention's scale grows by the square of an mscale of its own. */
+ * rotation lie side by side, unless rope_interleave says otherwise. With yarn attention's scale grows by the square of
+ * an mscale of its own. */
 #include "model/family_table.h"
 
 #include <math.h>
@@ -21,6 +22,7 @@ static void family_deepseek_heads(struct family_reading *r)
 		y->nope_dim = family_u32(r, FAMILY_nope_dim);
 		y->v_dim = family_u32(r, FAMILY_v_dim);
 		y->k_dim = y->nope_dim + rope;
+		family_only(r, FAMILY_qk_dim, y->k_dim); /* transformers writes the sum too */
 		family_u32_or(r, FAMILY_k_dim,
 			      0); /* transformers writes the rotated part's size there, or hidden_size / heads */
 	} else {
@@ -37,7 +39,8 @@ static void family_deepseek_heads(struct family_reading *r)
 	if (r->rc == ST_OK && y->k_dim > SPEC_HEAD_DIM_MAX)
 		family_fail(r, ST_INVALID, "a head's key has %u values; expected up to %d", y->k_dim,
 			    SPEC_HEAD_DIM_MAX);
-	y->rope = family_rope_add(r, &(struct family_rope){.dims = rope, .neox = false});
+	y->rope = family_rope_add(
+		r, &(struct family_rope){.dims = rope, .neox = !family_bool_or(r, FAMILY_rope_interleave, true)});
 	y->scale = r->mla_mscale * r->mla_mscale / sqrt(y->k_dim);
 }
 
@@ -93,7 +96,6 @@ static void family_deepseek_common(struct family_reading *r)
 	family_word(r, FAMILY_activation, "silu|swish");
 	family_only(r, FAMILY_qkv_bias, 0);
 	family_only(r, FAMILY_ffn_bias, 0);
-	family_only(r, FAMILY_rope_interleave, 1);
 	family_deepseek_heads(r);
 }
 

@@ -16,7 +16,6 @@ static void family_gemma_common(struct family_reading *r)
 	family_only(r, FAMILY_qkv_bias, 0);
 	y->glu = SPEC_GELU_TANH;
 	y->post_norms = true;
-	y->softcap = family_f64_or(r, FAMILY_softcap, 0);
 	r->s->logit_softcap = family_f64_or(r, FAMILY_logit_softcap, 0);
 	r->s->embed_scale = sqrt(r->s->dim);
 	r->window = family_u32(r, FAMILY_window);
@@ -53,6 +52,7 @@ static void family_gemma_window(struct family_reading *r, uint32_t i, struct spe
 static void family_gemma2_fill(struct family_reading *r)
 {
 	family_gemma_common(r);
+	r->y.softcap = family_f64_or(r, FAMILY_softcap, 0);
 	/* The 27B model, the one with 46 layers, divides by hidden_size / heads. */
 	family_gemma_scale(r, r->s->n_layers == 46 ? (double)r->s->dim / r->y.heads : r->y.k_dim);
 	r->y.rope = r->rope_local = family_rope_add(r, &(struct family_rope){.neox = true});
@@ -92,6 +92,8 @@ static void family_gemma3_fill(struct family_reading *r)
 	family_gemma_common(r);
 	/* The 27B model, the one with 62 layers, divides by hidden_size / heads. */
 	family_gemma_scale(r, r->s->n_layers == 62 ? (double)r->s->dim / r->y.heads : r->y.k_dim);
+	family_f64_or(r, FAMILY_softcap,
+		      0); /* transformers, vLLM and llama.cpp read past it: no published file sets it */
 	r->y.qk_norm = true;
 	r->every = family_u32_or(r, FAMILY_window_pattern, 6);
 	r->y.rope = family_rope_add(

@@ -39,6 +39,8 @@
 	S(query_scalar, "", "query_pre_attn_scalar", 1e-3, 1e6)                                                    \
 	S(softcap, "attn_logit_softcapping", "attn_logit_softcapping", 0, 1e6)                                     \
 	S(qkv_bias, "", "attention_bias", 0, 1)                                                                    \
+	S(qkv_alone, "", "qkv_bias", 0, 1)                                                                         \
+	S(qk_norm, "", "use_qk_norm", 0, 1)                                                                        \
 	S(window, "attention.sliding_window", "sliding_window", 0, SPEC_CONTEXT_MAX)                               \
 	S(use_window, "", "use_sliding_window", 0, 1)                                                              \
 	S(window_from, "", "max_window_layers", 0, SPEC_LAYERS_MAX)                                                \
@@ -52,6 +54,7 @@
 	S(q_lora, "attention.q_lora_rank", "q_lora_rank", 0, SPEC_DIM_MAX)                                         \
 	S(kv_lora, "attention.kv_lora_rank", "kv_lora_rank", 1, SPEC_DIM_MAX)                                      \
 	S(nope_dim, "", "qk_nope_head_dim", 1, SPEC_HEAD_DIM_MAX)                                                  \
+	S(qk_dim, "", "qk_head_dim", 1, 2 * SPEC_HEAD_DIM_MAX)                                                     \
 	S(mla_k_dim, "attention.key_length_mla", "", 1, SPEC_HEAD_DIM_MAX)                                         \
 	S(mla_v_dim, "attention.value_length_mla", "", 1, SPEC_HEAD_DIM_MAX)                                       \
 	/* rotation; the objects are taken apart in family_rope.c */                                               \
@@ -224,7 +227,7 @@ struct family_rope {
 	enum family_setting base; /* where its base stands outside of the object; 0: FAMILY_rope_base */
 	double base_fallback;     /* 0: 10000 */
 	uint32_t dims;            /* of a head; 0: k_dim, or what partial_rotary_factor leaves of it */
-	double part;              /* partial_rotary_factor when it is not given; 0: 1 */
+	double part;              /* partial_rotary_factor when it is not given; 0: the family has no such setting */
 	bool neox;
 	bool unscaled;    /* rope_scaling is not for it */
 	bool no_truncate; /* yarn's truncate when it is not given is false */

@@ -9,7 +9,7 @@ static void family_llama_fill(struct family_reading *r)
 	family_word(r, FAMILY_activation, "silu|swish");
 	r->y.qkv_bias = family_bool_or(r, FAMILY_qkv_bias, r->g && ckpt_find(r->c, "blk.0.attn_q.bias"));
 	r->y.o_bias = r->g ? ckpt_find(r->c, "blk.0.attn_output.bias") != NULL : r->y.qkv_bias;
-	r->y.ffn_bias = family_bool_or(r, FAMILY_ffn_bias, false);
+	r->y.ffn_bias = family_bool_or(r, FAMILY_ffn_bias, r->g && ckpt_find(r->c, "blk.0.ffn_gate.bias"));
 	r->y.rope = family_rope_add(r, &(struct family_rope){.neox = !r->g});
 	if (!r->g) return;
 	r->y.window = family_u32_or(r, FAMILY_window, 0);

@@ -10,7 +10,7 @@ static void family_phi3_fill(struct family_reading *r)
 	family_only(r, FAMILY_qkv_bias, 0);
 	family_only(r, FAMILY_ffn_bias, 0);
 	r->y.window = family_u32_or(r, FAMILY_window, 0);
-	r->y.rope = family_rope_add(r, &(struct family_rope){.neox = true});
+	r->y.rope = family_rope_add(r, &(struct family_rope){.neox = true, .part = 1});
 }
 
 static const struct names_row family_phi3_names[] = {

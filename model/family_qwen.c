@@ -1,6 +1,6 @@
 /* family_qwen.c - Qwen2 and 2.5, and Qwen3, dense and with experts. (family_qwenext.c has those with delta nets.)
  *
- * Sources: transformers' models/qwen2, qwen3, qwen3_moe; llama.cpp's architectures of the same names. */
+ * Sources: transformers' models/qwen2, qwen2_moe, qwen3, qwen3_moe; llama.cpp's architectures of the same names. */
 #include "model/family_table.h"
 
 /* The window of the layers from max_window_layers on, when use_sliding_window says so. */
@@ -15,11 +15,10 @@ static void family_qwen_window(struct family_reading *r)
 	family_layer_types(r);
 }
 
-static void family_qwen_layer(struct family_reading *r, uint32_t i, struct spec_layer *y)
+/* sliding: what the layer is when layer_types does not say. */
+static void family_qwen_kind(struct family_reading *r, uint32_t i, struct spec_layer *y, bool sliding)
 {
-	enum family_layer_type usual = r->window && i >= r->window_from ? FAMILY_SLIDING : FAMILY_FULL;
-
-	switch (family_type_of(r, i, usual)) {
+	switch (family_type_of(r, i, r->window && sliding ? FAMILY_SLIDING : FAMILY_FULL)) {
 	case FAMILY_SLIDING:
 		if (!r->window)
 			family_fail(r, ST_INVALID,
@@ -33,6 +32,11 @@ static void family_qwen_layer(struct family_reading *r, uint32_t i, struct spec_
 			    i, r->f->name);
 		break;
 	}
+}
+
+static void family_qwen_layer(struct family_reading *r, uint32_t i, struct spec_layer *y)
+{
+	family_qwen_kind(r, i, y, i >= r->window_from);
 }
 
 static void family_qwen2_fill(struct family_reading *r)
@@ -55,6 +59,7 @@ static void family_qwen3_fill(struct family_reading *r)
 {
 	family_word(r, FAMILY_activation, "silu|swish");
 	r->y.qkv_bias = r->y.o_bias = family_bool_or(r, FAMILY_qkv_bias, false);
+	family_only(r, FAMILY_qk_norm, 1);
 	r->y.qk_norm = true;
 	family_qwen_window(r);
 	r->y.rope = family_rope_add(r, &(struct family_rope){.neox = true});
@@ -113,4 +118,30 @@ const struct family family_qwen3_moe = {
 	.fill = family_qwen3_moe_fill,
 	.layer = family_qwen3_moe_layer,
 	.defaults = family_qwen3_moe_defaults,
+};
+
+/* ---- Qwen1.5 and 2 with experts: as Qwen2, and a shared expert with a gate ---- */
+
+static void family_qwen2_moe_fill(struct family_reading *r)
+{
+	family_only(r, FAMILY_qkv_alone, 1);
+	family_qwen2_fill(r);
+	family_qwen_experts(r);
+	r->y.router_norm = family_bool_or(r, FAMILY_router_norm, false);
+	r->y.shared_ffn = family_u32(r, FAMILY_shared_ffn);
+	r->y.shared_gate = r->y.shared_ffn > 0;
+}
+
+static void family_qwen2_moe_layer(struct family_reading *r, uint32_t i, struct spec_layer *y)
+{
+	family_qwen_kind(r, i, y, i % 2 == 0 && i < r->window_from); /* unlike the dense ones */
+	if (family_qwen_is_dense(r, i)) family_make_dense(r, y);
+}
+
+const struct family family_qwen2_moe = {
+	.name = "qwen2_moe",
+	.model_types = "qwen2_moe",
+	.archs = "qwen2moe",
+	.fill = family_qwen2_moe_fill,
+	.layer = family_qwen2_moe_layer,
 };

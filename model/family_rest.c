@@ -15,14 +15,14 @@
 static const char family_rest_config[] =
 	/* what the file is */
 	"architectures|model_type|torch_dtype|dtype|transformers_version|auto_map|name_or_path|model_name|tokenizer_class|prefix|"
-	"text_config|vision_config|audio_config|language_model_only|mm_tokens_per_image|unsloth_fixed|unsloth_version|"
+	"text_config|vision_config|audio_config|language_model_only|is_llama_config|transformers.js_config|mm_tokens_per_image|unsloth_fixed|unsloth_version|"
 	/* training */
 	"initializer_range|attention_dropout|resid_pdrop|embd_pdrop|attn_pdrop|hidden_dropout|dropout|classifier_dropout|"
 	"output_router_logits|router_aux_loss_coef|router_jitter_noise|router_z_loss_coef|aux_loss_alpha|seq_aux|tf_legacy_loss|"
 	"gradient_checkpointing|pretraining_tp|ep_size|"
 	/* how others compute, or how far */
 	"use_cache|cache_implementation|attn_implementation|use_flash_attention|use_flash_attn|use_bfloat16|mamba_ssm_dtype|"
-	"initial_context_length|max_seq_len|max_seq_length|model_max_length|seq_length|full_attn_mod|interpolate_factor|"
+	"initial_context_length|max_seq_len|max_seq_length|max_sequence_length|sliding_window_size|model_max_length|seq_length|full_attn_mod|interpolate_factor|"
 	"use_mtp|mtp_use_dedicated_embeddings|"
 	/* defaults of transformers' class of all settings */
 	"output_attentions|output_hidden_states|use_return_dict|return_dict|torchscript|is_decoder|is_encoder_decoder|"

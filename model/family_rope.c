@@ -57,9 +57,11 @@ static const struct {
 	const char *members;
 } family_rope_kinds[] = {
 	{"default|mrope", ROPE_DEFAULT, ""},
+	/* Its base grows with sequences longer than max_position_embeddings, which is the longest that is served. */
+	{"dynamic", ROPE_DEFAULT, "factor"},
 	{"linear", ROPE_LINEAR, "factor"},
 	{"llama3", ROPE_LLAMA3, "factor|low_freq_factor|high_freq_factor"},
-	{"yarn", ROPE_YARN, "factor|attention_factor|beta_fast|beta_slow|mscale|mscale_all_dim|truncate"},
+	{"yarn", ROPE_YARN, "factor|attention_factor|beta_fast|beta_slow|mscale|mscale_all_dim|truncate|attn_factor"},
 	{"longrope|su", ROPE_DIVIDED, "factor|attention_factor|short_factor|long_factor"},
 };
 
@@ -82,7 +84,7 @@ static size_t family_rope_kind(struct family_reading *r, const struct family_rop
 	for (i = 0; i < ARRAY_LEN(family_rope_kinds); i++)
 		if (family_words_have(family_rope_kinds[i].words, word, strlen(word), NULL)) return i;
 	family_fail(r, ST_UNSUPPORTED,
-		    "%s.rope_type \"%s\" is not supported; supported: default, linear, llama3, yarn, longrope",
+		    "%s.rope_type \"%s\" is not supported; supported: default, dynamic, linear, llama3, yarn, longrope",
 		    family_key(r, f->where).text, quote_short(word, strlen(word)).text);
 	return 0;
 }
@@ -151,6 +153,8 @@ static void family_rope_yarn_json(struct family_reading *r, struct family_rope_r
 	p->truncate = family_rope_member(r, f, "truncate", 0, 1, !a->no_truncate) != 0;
 	usual = mscale != 0 && all != 0 ? rope_yarn_mscale(p->factor, mscale) / rope_yarn_mscale(p->factor, all)
 					: rope_yarn_mscale(p->factor, 1);
+	/* vLLM's factor on top of the formula's: DeepSeek-R1-0528-Qwen3-8B takes it back. */
+	usual *= family_rope_member(r, f, "attn_factor", 1e-6, 1e6, 1);
 	p->mscale = family_rope_member(r, f, "attention_factor", 1e-6, 1e6, usual);
 	r->mla_mscale = rope_yarn_mscale(p->factor, all);
 }
@@ -315,6 +319,9 @@ static uint32_t family_rope_dims(struct family_reading *r, const struct family_r
 	} else if (!a->dims) {
 		part = family_f64_or(r, FAMILY_rope_part, a->part != 0 ? a->part : 1);
 		part = family_rope_member(r, f, "partial_rotary_factor", 0, 1, part);
+		if (r->rc == ST_OK && part != 1 && a->part == 0)
+			family_fail(r, ST_UNSUPPORTED, "%s is %g; a whole head is rotated in the family %s",
+				    family_key(r, FAMILY_rope_part).text, part, r->f->name);
 		dims = (uint32_t)(dims * part);
 	}
 	if (r->rc == ST_OK && (dims % 2 || dims == 0))

@@ -10,6 +10,7 @@
 	F(mistral)     \
 	F(mixtral)     \
 	F(qwen2)       \
+	F(qwen2_moe)   \
 	F(qwen3)       \
 	F(qwen3_moe)   \
 	F(qwen3_next)  \

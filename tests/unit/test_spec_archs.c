@@ -431,6 +431,65 @@ static void mixtral_as_llama(void **state)
 	close_all(c, &s);
 }
 
+static void llama_with_biases(void **state)
+{
+	static const char *const keys[] = {COMMON_KEYS, "attention.head_count_kv 2", NULL};
+	static const char *const tensors[] = {ENDS,
+					      NORMS,
+					      Q_AND_KV,
+					      FFN("*"),
+					      "blk.*.attn_q.bias 64",
+					      "blk.*.attn_k.bias 32",
+					      "blk.*.attn_v.bias 32",
+					      "blk.*.attn_output.bias 64",
+					      "blk.*.ffn_gate.bias 128",
+					      "blk.*.ffn_up.bias 128",
+					      "blk.*.ffn_down.bias 64",
+					      NULL};
+	struct errbuf err;
+	struct ckpt *c;
+	struct spec s;
+
+	if (read_arch("llama", keys, tensors, NULL, &c, &s, &err) != ST_OK) fail_msg("%s", err.text);
+	assert_true(s.layers[1].qkv_bias && s.layers[1].o_bias && s.layers[1].ffn_bias);
+	close_all(c, &s);
+}
+
+static void qwen2moe(void **state)
+{
+	static const char *const keys[] = {COMMON_KEYS,
+					   "attention.head_count_kv 2",
+					   "expert_count 8",
+					   "expert_used_count 2",
+					   "expert_feed_forward_length 16",
+					   "expert_shared_feed_forward_length 48",
+					   NULL};
+	static const char *const tensors[] = {ENDS,
+					      NORMS,
+					      Q_AND_KV,
+					      "blk.*.attn_q.bias 64",
+					      "blk.*.attn_k.bias 32",
+					      "blk.*.attn_v.bias 32",
+					      "blk.*.ffn_gate_inp.weight 8 64",
+					      "blk.*.ffn_gate_exps.weight 8 16 64",
+					      "blk.*.ffn_up_exps.weight 8 16 64",
+					      "blk.*.ffn_down_exps.weight 8 64 16",
+					      "blk.*.ffn_gate_inp_shexp.weight 64",
+					      "blk.*.ffn_gate_shexp.weight 48 64",
+					      "blk.*.ffn_up_shexp.weight 48 64",
+					      "blk.*.ffn_down_shexp.weight 64 48",
+					      NULL};
+	struct errbuf err;
+	struct ckpt *c;
+	struct spec s;
+
+	if (read_arch("qwen2moe", keys, tensors, NULL, &c, &s, &err) != ST_OK) fail_msg("%s", err.text);
+	assert_true(s.layers[1].qkv_bias && !s.layers[1].o_bias && s.layers[1].n_experts == 8 &&
+		    s.layers[1].expert_ffn == 16 && s.layers[1].shared_ffn == 48 && s.layers[1].shared_gate);
+	assert_true(!s.layers[1].router_norm && s.layers[1].window == 0 && s.ropes[0].neox);
+	close_all(c, &s);
+}
+
 static void smollm3(void **state)
 {
 	static const char *const keys[] = {COMMON_KEYS, "attention.head_count_kv 2", "rope.dimension_count 16", NULL};
@@ -485,6 +544,8 @@ int main(void)
 		cmocka_unit_test(qwen3next_with_its_projection_whole_or_apart),
 		cmocka_unit_test(gemma2),
 		cmocka_unit_test(mixtral_as_llama),
+		cmocka_unit_test(llama_with_biases),
+		cmocka_unit_test(qwen2moe),
 		cmocka_unit_test(smollm3),
 		cmocka_unit_test(settings_of_no_meaning_here_are_refused),
 	};

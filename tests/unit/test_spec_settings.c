@@ -5,6 +5,7 @@
 #include "tests/support/golden.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +77,10 @@ static const struct refusal {
 	{"tiny/gpt-oss", "{\"swiglu_alpha\": 1.5}", ST_UNSUPPORTED, "swiglu_alpha is 1.5; the family gpt_oss is built for 1.702 alone"},
 	{"tiny/deepseek-v3", "{\"scoring_func\": \"softmax\"}", ST_UNSUPPORTED, "scoring_func \"softmax\" is not supported; supported: sigmoid"},
 	{"tiny/deepseek-v3", "{\"topk_method\": \"greedy\"}", ST_UNSUPPORTED, "topk_method \"greedy\" is not supported; supported: noaux_tc"},
-	{"tiny/deepseek-v3", "{\"rope_interleave\": false}", ST_UNSUPPORTED, "rope_interleave is 0"},
+	{"tiny/deepseek-v3", "{\"qk_head_dim\": 25}", ST_UNSUPPORTED, "qk_head_dim is 25; the family deepseek_v3 is built for 24 alone"},
+	{"tiny/qwen3", "{\"use_qk_norm\": false}", ST_UNSUPPORTED, "use_qk_norm is 0; the family qwen3 is built for 1 alone"},
+	{"tiny/qwen2", "{\"qkv_bias\": true}", ST_UNSUPPORTED, "qkv_bias is true; the family qwen2"},
+	{"tiny/qwen2", "{\"partial_rotary_factor\": 0.5}", ST_UNSUPPORTED, "partial_rotary_factor is 0.5; a whole head is rotated in the family qwen2"},
 	{"tiny/deepseek-v3", "{\"attention_bias\": true}", ST_UNSUPPORTED, "attention_bias is 1"},
 	{"tiny/deepseek-v3", "{\"n_group\": 3}", ST_INVALID, "n_routed_experts 8 is not a multiple of n_group 3"},
 	{"tiny/deepseek-v3", "{\"topk_group\": 5}", ST_INVALID, "topk_group is 5; expected up to n_group, 4"},
@@ -104,7 +108,7 @@ static const struct refusal {
 	{"tiny/smollm3", "{\"no_rope_layers\": [1, 1, 2, 1, 1]}", ST_INVALID, "no_rope_layers[2] is not 0 or 1, for each of 5 layers"},
 	{"tiny/smollm3", "{\"no_rope_layer_interval\": 0}", ST_INVALID, "no_rope_layer_interval is 0"},
 	/* rotations */
-	{"tiny/qwen2", "{\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}}", ST_UNSUPPORTED, "rope_scaling.rope_type \"dynamic\" is not supported; supported: default, linear, llama3, yarn, longrope"},
+	{"tiny/qwen2", "{\"rope_scaling\": {\"rope_type\": \"ntk\", \"factor\": 2}}", ST_UNSUPPORTED, "rope_scaling.rope_type \"ntk\" is not supported; supported: default, dynamic, linear, llama3, yarn, longrope"},
 	{"tiny/qwen2", "{\"rope_scaling\": {\"rope_type\": 5}}", ST_INVALID, "rope_scaling.rope_type is not a string"},
 	{"tiny/qwen2", "{\"rope_scaling\": [1]}", ST_INVALID, "rope_scaling is a list; expected an object"},
 	{"tiny/qwen2", "{\"rope_scaling\": {\"type\": \"linear\"}}", ST_NOT_FOUND, "rope_scaling.factor is missing"},
@@ -174,6 +178,11 @@ static void harmless_settings_are_left_alone(void **state)
 		"\"unsloth_version\": \"2025.1\"}",
 		"{\"rope_scaling\": {\"type\": \"default\", \"mrope_section\": [16, 24, 24]}}",
 		"{\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 1.0}}",
+		"{\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 4.0}, \"partial_rotary_factor\": 1.0}",
+		/* the first Llama 2 files; SmolLM2; Qwen3-Coder; Gemma 2 9B */
+		"{\"max_sequence_length\": 4096, \"rope_interleaved\": false, \"is_llama_config\": true, "
+		"\"transformers.js_config\": {\"dtype\": \"q4f16\"}, \"qkv_bias\": false, "
+		"\"shared_expert_intermediate_size\": 0, \"sliding_window_size\": 4096}",
 		"{\"layer_types\": [\"full_attention\", \"full_attention\", \"full_attention\", \"full_attention\"]}",
 	};
 	struct errbuf err;
@@ -182,7 +191,7 @@ static void harmless_settings_are_left_alone(void **state)
 
 	for (i = 0; i < ARRAY_LEN(texts); i++) {
 		if (read_with("tiny/qwen2", texts[i], &s, &err) != ST_OK) fail_msg("%s: %s", texts[i], err.text);
-		assert_true(s.n_layers == 4 && s.layers[3].window == 0 && s.ropes[0].mscale == 1);
+		assert_true(s.n_layers == 4 && s.layers[3].window == 0 && s.ropes[0].mscale == 1 && s.context_len == 512);
 		spec_release(&s);
 	}
 }
@@ -270,6 +279,35 @@ static void defaults_of_classes_count_where_files_leave_settings_out(void **stat
 	spec_release(&s);
 }
 
+static void settings_that_only_some_files_have_count(void **state)
+{
+	struct errbuf err;
+	struct spec s;
+
+	assert_int_equal(read_with("tiny/deepseek-v3", "{\"rope_interleave\": false, \"qk_head_dim\": 24}", &s, &err),
+			 ST_OK);
+	assert_true(s.ropes[0].neox);
+	spec_release(&s);
+	assert_int_equal(read_with("tiny/deepseek-v3", "{}", &s, &err), ST_OK);
+	assert_true(!s.ropes[0].neox);
+	spec_release(&s);
+	assert_int_equal(read_with("tiny/qwen3", "{\"use_qk_norm\": true}", &s, &err), ST_OK);
+	assert_true(s.layers[0].qk_norm);
+	spec_release(&s);
+	/* DeepSeek-R1-0528-Qwen3-8B: what yarn would multiply by is taken back */
+	assert_int_equal(read_with("tiny/qwen3",
+				   "{\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
+				   "\"original_max_position_embeddings\": 128, \"attn_factor\": 0.8782488562869419}}",
+				   &s, &err),
+			 ST_OK);
+	assert_true(fabs(s.ropes[0].mscale - 1) < 1e-12);
+	spec_release(&s);
+	/* No other program caps Gemma 3's attention, though its class has the setting. */
+	assert_int_equal(read_with("tiny/gemma3", "{\"attn_logit_softcapping\": 8.0}", &s, &err), ST_OK);
+	assert_true(s.layers[0].softcap == 0);
+	spec_release(&s);
+}
+
 /* As the files of models that also see have it. */
 static void a_text_part_within_a_config_is_found(void **state)
 {
@@ -299,6 +337,7 @@ int main(void)
 		cmocka_unit_test(harmless_settings_are_left_alone),
 		cmocka_unit_test(windows_follow_the_settings),
 		cmocka_unit_test(defaults_of_classes_count_where_files_leave_settings_out),
+		cmocka_unit_test(settings_that_only_some_files_have_count),
 		cmocka_unit_test(a_text_part_within_a_config_is_found),
 	};
 
