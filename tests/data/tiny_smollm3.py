@@ -69,26 +69,27 @@ def hidden(model, prompt):
     return [[float("%.6g" % s[0, -1].pow(2).mean().sqrt())] + [float("%.6g" % v) for v in s[0, -1, :8]] for s in states]
 
 
-def main():
+def make(config, tensors, name, note, seed):
+    """Arguments of the command as above."""
     source, out = sys.argv[1:]
     torch.set_num_threads(1)
     os.makedirs(out, exist_ok=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
-        shutil.copyfile(os.path.join(source, name), os.path.join(out, name))
+    for file in ("tokenizer.json", "tokenizer_config.json", "generation_config.json"):
+        shutil.copyfile(os.path.join(source, file), os.path.join(out, file))
     with open(os.path.join(out, "config.json"), "w") as f:
-        json.dump(CONFIG, f, indent=1)
-    save_file(weights(), os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
+        json.dump(config, f, indent=1)
+    save_file(tensors, os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
     model = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32, attn_implementation="eager").eval()
-    rng = random.Random(2307)
-    prompts = [("smollm3-rand%d" % n, [rng.randrange(3, 512) for _ in range(n)]) for n in (1, 3, 9, 17, 40, 70, 130)]
+    rng = random.Random(seed)
+    prompts = [("%s-rand%d" % (name, n), [rng.randrange(3, 512) for _ in range(n)]) for n in (1, 3, 9, 17, 40, 70, 130)]
     with open(os.path.join(out, "golden.jsonl"), "w") as f:
-        for name, prompt in prompts:
-            f.write(json.dumps(case(model, name, prompt), separators=(",", ":")) + "\n")
-    info = {"name": "smollm3", "note": "every fourth layer does not rotate", "seed": 2307, "dtype": "bfloat16",
-            "params": sum(v.numel() for v in weights().values()), "hidden": {"prompt_ids": prompts[2][1], "layers": hidden(model, prompts[2][1])}}
+        for name_of, prompt in prompts:
+            f.write(json.dumps(case(model, name_of, prompt), separators=(",", ":")) + "\n")
+    info = {"name": name, "note": note, "seed": seed, "dtype": "bfloat16", "params": sum(v.numel() for v in tensors.values()),
+            "hidden": {"prompt_ids": prompts[2][1], "layers": hidden(model, prompts[2][1])}}
     with open(os.path.join(out, "info.json"), "w") as f:
         json.dump(info, f)
 
 
 if __name__ == "__main__":
-    main()
+    make(CONFIG, weights(), "smollm3", "every fourth layer does not rotate", 2307)

@@ -28,6 +28,7 @@ const struct tinyset tinysets[] = {
 	{.name = "qwen3.5"},
 	{.name = "gpt-oss", .moe = true},
 	{.name = "smollm3", .sharp = true},
+	{.name = "qwen2-moe", .moe = true},
 	{.name = "qwen3-fp8", .q8 = true},
 	{.name = "llama-gptq", .q8 = true},
 	{.name = "qwen2-awq", .q8 = true},

@@ -20,13 +20,14 @@
 /* ---- comparing ---- */
 
 /* Every field of struct spec_layer, once. */
-#define LAYER_NUMBERS(N)                                                                                               \
-	N(mixer)                                                                                                       \
-	N(post_norms)                                                                                                  \
-	N(heads) N(kv_heads) N(k_dim) N(v_dim) N(rope) N(window) N(qkv_bias) N(o_bias) N(qk_norm) N(sinks) N(out_gate) \
-		N(q_lora) N(kv_lora) N(nope_dim) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) N(conv_width) N(glu)      \
-			N(ffn) N(ffn_bias) N(n_experts) N(n_used) N(expert_ffn) N(n_groups) N(groups_used) N(router)   \
-				N(router_norm) N(router_bias) N(router_correction) N(expert_bias) N(shared_ffn)        \
+#define LAYER_NUMBERS(N)                                                                                             \
+	N(mixer)                                                                                                     \
+	N(post_norms)                                                                                                \
+	N(heads)                                                                                                     \
+	N(kv_heads) N(k_dim) N(v_dim) N(rope) N(window) N(qkv_bias) N(o_bias) N(qk_norm) N(sinks) N(out_gate)        \
+		N(q_lora) N(kv_lora) N(nope_dim) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) N(conv_width) N(glu)    \
+			N(ffn) N(ffn_bias) N(n_experts) N(n_used) N(expert_ffn) N(n_groups) N(groups_used) N(router) \
+				N(router_norm) N(router_bias) N(router_correction) N(expert_bias) N(shared_ffn)      \
 					N(shared_gate)
 #define LAYER_DOUBLES(N) N(scale) N(softcap) N(glu_limit) N(router_scale)
 
@@ -75,7 +76,7 @@ struct known {
 		double second;
 	} ropes[2];
 	const char *pattern; /* which of kinds each layer is */
-	struct spec_layer kinds[2];
+	struct spec_layer kinds[3];
 };
 
 static const double no_scaling = 0;
@@ -367,6 +368,24 @@ static size_t known_fill(struct known *k)
 		 {{8, true, 1, 5e6, no_scaling}},
 		 "aaaba",
 		 {{ATT(64, 8), .ffn = 128}, {ATT(64, 8), .rope = -1, .ffn = 128}}},
+		{"tiny/qwen2-moe",
+		 NULL,
+		 {.family = "qwen2_moe",
+		  .n_layers = 4,
+		  .dim = 64,
+		  .vocab = 512,
+		  .context_len = 512,
+		  .tied = true,
+		  .eps = 1e-6,
+		  .embed_scale = 1,
+		  .file_types = "BF16"},
+		 {{8, true, 1, 1e6, no_scaling}},
+		 "abac",
+		 {{ATT(64, 8), .qkv_bias = true, .window = 24, .n_experts = 6, .n_used = 2, .expert_ffn = 16,
+		   .shared_ffn = 40, .shared_gate = true},
+		  {ATT(64, 8), .qkv_bias = true, .ffn = 96},
+		  {ATT(64, 8), .qkv_bias = true, .n_experts = 6, .n_used = 2, .expert_ffn = 16, .shared_ffn = 40,
+		   .shared_gate = true}}},
 		{"tiny/gguf-llama",
 		 "model.gguf",
 		 {.family = "llama",
@@ -456,7 +475,8 @@ static void same_spec(const struct known *k, const struct spec *s)
 #define SAME(field) same_number(k->folder, 0, #field, s->field, k->spec.field);
 	SAME(from_gguf)
 	SAME(n_layers)
-	SAME(dim) SAME(vocab) SAME(context_len) SAME(tied) SAME(zero_centered_norms)
+	SAME(dim)
+	SAME(vocab) SAME(context_len) SAME(tied) SAME(zero_centered_norms)
 #undef SAME
 		same_number(k->folder, 0, "n_tokens", s->n_tokens, k->spec.vocab);
 	same_double(k->folder, 0, "eps", s->eps, k->spec.eps);
