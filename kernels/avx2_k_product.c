@@ -267,20 +267,8 @@ CPU_INLINE void avx2_k_tile(const struct cpu_product *p, const enum ggtype type,
 	for (int t = 0; t < nt; t++) avx2_put(p->o, i + (uint32_t)t, row, lanes, acc[t]);
 }
 
-#define AVX2_K_TYPES(F)          \
-	F(q5_0, GGTYPE_Q5_0)     \
-	F(q5_1, GGTYPE_Q5_1)     \
-	F(q2_k, GGTYPE_Q2_K)     \
-	F(q3_k, GGTYPE_Q3_K)     \
-	F(q4_k, GGTYPE_Q4_K)     \
-	F(q5_k, GGTYPE_Q5_K)     \
-	F(q6_k, GGTYPE_Q6_K)     \
-	F(iq4_nl, GGTYPE_IQ4_NL) \
-	F(iq4_xs, GGTYPE_IQ4_XS) \
-	F(mxfp4, GGTYPE_MXFP4)
-
 #define AVX2_K_GROUP(name, type) AVX2_GROUP(avx2_k_group_##name, avx2_k_tile, type)
-AVX2_K_TYPES(AVX2_K_GROUP)
+PACK_K_TYPES(AVX2_K_GROUP)
 
 void avx2_k_group(const struct cpu_product *p, const uint8_t *w, uint32_t row, uint32_t lanes)
 {
@@ -289,7 +277,7 @@ void avx2_k_group(const struct cpu_product *p, const uint8_t *w, uint32_t row, u
 		avx2_k_group_##name(p, w, row, lanes); \
 		break;
 	switch ((int)p->o->w->type) {
-		AVX2_K_TYPES(AVX2_K_CASE)
+		PACK_K_TYPES(AVX2_K_CASE)
 	default:
 		CHECK(!"a type of pack_k.c");
 	}

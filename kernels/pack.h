@@ -23,7 +23,20 @@ bool pack_is_quantized(enum ggtype type);
 uint32_t pack_group_rows(enum cpu_layout layout);
 size_t pack_bytes(enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols);
 void pack_load(void *dst, enum cpu_layout layout, enum ggtype type, uint32_t rows, uint32_t cols, const void *src);
-/* How a type of pack_k.c lies in memory. */
+/* The types of pack_k.c: F(name, type). */
+#define PACK_K_TYPES(F)          \
+	F(q5_0, GGTYPE_Q5_0)     \
+	F(q5_1, GGTYPE_Q5_1)     \
+	F(q2_k, GGTYPE_Q2_K)     \
+	F(q3_k, GGTYPE_Q3_K)     \
+	F(q4_k, GGTYPE_Q4_K)     \
+	F(q5_k, GGTYPE_Q5_K)     \
+	F(q6_k, GGTYPE_Q6_K)     \
+	F(iq4_nl, GGTYPE_IQ4_NL) \
+	F(iq4_xs, GGTYPE_IQ4_XS) \
+	F(mxfp4, GGTYPE_MXFP4)
+
+/* How one of them lies in memory. */
 struct pack_k {
 	uint32_t halfs, bytes;       /* of a block's head: f16s (or other 16-bit words), then bytes */
 	uint32_t halfs_at, bytes_at; /* where a GGUF block has them */

@@ -2,31 +2,17 @@
  * again by hand. */
 #include "model/kvplan.h"
 
+#include "common/amount.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 
 #define TABLE_LABEL 44 /* columns before an amount */
 
-struct table_amount {
-	char text[32];
-};
-
-static struct table_amount table_bytes(uint64_t n)
-{
-	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-	struct table_amount a;
-	double value = (double)n;
-	size_t unit = 0;
-
-	for (; value >= 1024 && unit + 1 < ARRAY_LEN(units); unit++) value /= 1024;
-	snprintf(a.text, sizeof(a.text), unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
-	return a;
-}
-
 /* "  label      12.3 MiB   why" */
 static void table_line(struct strbuf *out, const char *label, uint64_t bytes, const char *why)
 {
-	strbuf_printf(out, "  %-*s %12s%s%s\n", TABLE_LABEL, label, table_bytes(bytes).text, why[0] ? "  " : "", why);
+	strbuf_printf(out, "  %-*s %12s%s%s\n", TABLE_LABEL, label, amount_bytes(bytes).text, why[0] ? "  " : "", why);
 }
 
 static void table_layers(struct strbuf *out, const struct kvplan_layers *l)
@@ -96,7 +82,7 @@ static void table_memory(struct strbuf *out, const struct kvplan *p)
 	table_line(out, "- workspace", in->workspace, "");
 	if (in->shape->state_bytes) {
 		snprintf(why, sizeof(why), "%u sequences of %s", in->seqs_max,
-			 table_bytes(in->shape->state_bytes).text);
+			 amount_bytes(in->shape->state_bytes).text);
 		table_line(out, "- state of linear attention", in->state, why);
 	}
 	if (p->left != UINT64_MAX) table_line(out, "= left for the KV cache", p->left, "");
@@ -118,15 +104,15 @@ static void table_blocks(struct strbuf *out, const struct kvplan *p)
 		strbuf_printf(out, "--kv-cache-memory-bytes %" PRIu64 "\n", in->kv_bytes);
 	else if (in->auto_max)
 		strbuf_printf(out, "automatic: at most %s, or what one request needs\n",
-			      table_bytes(in->auto_max).text);
+			      amount_bytes(in->auto_max).text);
 	else
 		strbuf_puts(out, "automatic\n");
 	strbuf_printf(out, "  %-*s %12" PRIu64 "  %s\n", TABLE_LABEL, "blocks", p->n_blocks,
-		      table_bytes(p->kv_bytes).text);
+		      amount_bytes(p->kv_bytes).text);
 	snprintf(label, sizeof(label), "one request of %u tokens%s", p->model_len_max,
 		 in->model_len_max ? "" : " (auto)");
 	strbuf_printf(out, "  %-*s %12" PRIu64 "  %s\n", TABLE_LABEL, label, p->blocks_needed,
-		      table_bytes(needed).text);
+		      amount_bytes(needed).text);
 	if (fits) strbuf_printf(out, "  %-*s %12.1f\n", TABLE_LABEL, "such requests at once", p->full_seqs);
 }
 
@@ -165,7 +151,7 @@ static void table_other_shares(struct strbuf *out, const struct kvplan *p)
 		strbuf_printf(out, "  fits: --gpu-memory-utilization %.3f\n", share + 0.0005);
 	if (p->rule != KVPLAN_BY_UTILIZATION && needed <= p->left)
 		strbuf_printf(out, "  fits: there is memory for %" PRIu64 " blocks, %s\n", p->blocks_needed,
-			      table_bytes(needed).text);
+			      amount_bytes(needed).text);
 }
 
 /* What would fit instead. */

@@ -273,15 +273,3 @@ void inspect_quant_text(const struct spec_quant *q, struct strbuf *out)
 		break;
 	}
 }
-
-struct inspect_amount inspect_bytes(uint64_t n)
-{
-	static const char *const units[] = {" B", " KiB", " MiB", " GiB", " TiB"};
-	struct inspect_amount a;
-	double value = (double)n;
-	size_t unit = 0;
-
-	for (; value >= 1024 && unit + 1 < ARRAY_LEN(units); unit++) value /= 1024;
-	snprintf(a.text, sizeof(a.text), unit ? "%.1f%s" : "%.0f%s", value, units[unit]);
-	return a;
-}

@@ -2,6 +2,7 @@
 #ifndef SLUICE_INSPECT_INFO_H
 #define SLUICE_INSPECT_INFO_H
 
+#include "common/amount.h"
 #include "common/strbuf.h"
 #include "model/ckpt.h"
 #include "model/kvplan.h"
@@ -62,11 +63,6 @@ bool inspect_type_supported(const struct inspect_info *info, uint32_t type);
 
 /* "FP8 in blocks of 128 x 128", or "none". */
 void inspect_quant_text(const struct spec_quant *q, struct strbuf *out);
-/* "98.9 MiB" */
-struct inspect_amount {
-	char text[32];
-};
-struct inspect_amount inspect_bytes(uint64_t n);
 
 void inspect_text(const struct inspect_info *info, struct strbuf *out);
 void inspect_json(const struct inspect_info *info, struct strbuf *out);

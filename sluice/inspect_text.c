@@ -10,19 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "134.5 M": three digits or a little more, whole numbers below a thousand. */
-static struct inspect_amount inspect_count(uint64_t n)
-{
-	static const char *const units[] = {"", " K", " M", " B", " T"};
-	struct inspect_amount a;
-	double value = (double)n;
-	size_t unit = 0;
-
-	for (; value >= 1000 && unit + 1 < ARRAY_LEN(units); unit++) value /= 1000;
-	snprintf(a.text, sizeof(a.text), unit ? "%.1f%s" : "%.0f%s", value, units[unit]);
-	return a;
-}
-
 static void inspect_label(struct strbuf *out, const char *label)
 {
 	strbuf_printf(out, "%-15s", label);
@@ -70,20 +57,20 @@ static void inspect_text_file(const struct inspect_info *info, struct strbuf *ou
 	strbuf_puts(out, ckpt_shown_path(info->c));
 	strbuf_putc(out, '\n');
 	inspect_label(out, "size");
-	strbuf_printf(out, "%s (%" PRIu64 " bytes)\n", inspect_bytes(ckpt_bytes(info->c)).text, ckpt_bytes(info->c));
+	strbuf_printf(out, "%s (%" PRIu64 " bytes)\n", amount_bytes(ckpt_bytes(info->c)).text, ckpt_bytes(info->c));
 	inspect_text_format(info, out);
 	if (info->name.s) inspect_quoted_line(out, "name", info->name, "");
 	inspect_quoted_line(out, "architecture", info->arch, "not given");
 	inspect_label(out, "parameters");
-	strbuf_printf(out, "%s in %s\n", inspect_count(info->params).text, inspect_bytes(info->bytes).text);
+	strbuf_printf(out, "%s in %s\n", amount_count(info->params).text, amount_bytes(info->bytes).text);
 	for (size_t i = 0; i < info->n_types; i++) {
 		const struct inspect_type *t = &info->types[i];
 		char label[16];
 
 		snprintf(label, sizeof(label), "  %s", ckpt_type_name(t->type));
 		inspect_label(out, label);
-		strbuf_printf(out, "%s in %s, %" PRIu64 " tensor%s%s\n", inspect_count(t->params).text,
-			      inspect_bytes(t->bytes).text, t->tensors, t->tensors == 1 ? "" : "s",
+		strbuf_printf(out, "%s in %s, %" PRIu64 " tensor%s%s\n", amount_count(t->params).text,
+			      amount_bytes(t->bytes).text, t->tensors, t->tensors == 1 ? "" : "s",
 			      inspect_type_supported(info, t->type) ? "" : " (not supported)");
 	}
 }
@@ -205,13 +192,13 @@ static void inspect_text_kv(const struct spec *s, struct strbuf *out)
 		if (kvplan_shape(&shape, s, types[i], 1, s->context_len, NULL) != ST_OK) return;
 		inspect_label(out, i ? "" : "KV cache");
 		strbuf_printf(out, "%s: %s a token, %s a block, %s for %u tokens\n", kvplan_type_name(types[i]),
-			      inspect_bytes(shape.bytes / KVPLAN_BLOCK).text, inspect_bytes(shape.block_bytes).text,
-			      inspect_bytes(kvplan_request_blocks(&in, s->context_len) * shape.block_bytes).text,
+			      amount_bytes(shape.bytes / KVPLAN_BLOCK).text, amount_bytes(shape.block_bytes).text,
+			      amount_bytes(kvplan_request_blocks(&in, s->context_len) * shape.block_bytes).text,
 			      s->context_len);
 	}
 	if (!shape.state_bytes) return;
 	inspect_label(out, "state");
-	strbuf_printf(out, "%s a sequence\n", inspect_bytes(shape.state_bytes).text);
+	strbuf_printf(out, "%s a sequence\n", amount_bytes(shape.state_bytes).text);
 }
 
 static void inspect_text_tokenizer(const struct inspect_tokenizer *t, struct strbuf *out)
@@ -312,7 +299,7 @@ static void inspect_text_tensors(const struct ckpt *c, struct strbuf *out)
 		strbuf_printf(out, " %s [", ckpt_type_name(t->type));
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			strbuf_printf(out, "%s%" PRIu64, d ? ", " : "", t->dims[is_gguf ? t->n_dims - 1 - d : d]);
-		strbuf_printf(out, "] %s\n", inspect_bytes(t->bytes).text);
+		strbuf_printf(out, "] %s\n", amount_bytes(t->bytes).text);
 	}
 }
 
