@@ -100,7 +100,8 @@ static float cpu_delta_softplus(float x)
 static void cpu_delta_item(const struct cpu_level *level, const struct kdelta *a, const struct kbatch *b, uint32_t s,
 			   uint32_t h, uint32_t col, uint32_t n, float *qk)
 {
-	uint32_t begin, end, k_head = h / (a->v_heads / a->k_heads), k_all = a->k_heads * a->k_dim;
+	uint32_t k_head = a->tiled ? h % a->k_heads : h / (a->v_heads / a->k_heads);
+	uint32_t begin, end, k_all = a->k_heads * a->k_dim;
 	struct cpu_delta d = {.ld_s = a->v_dim, .k_dim = a->k_dim, .cols = n, .q = qk, .k = qk + a->k_dim};
 	bool is_new;
 

@@ -202,7 +202,8 @@ struct kconv {
 #define KCONV_WIDTH_MAX 8
 
 /* The gated delta rule (Yang et al. 2024, "Gated Delta Networks"; as transformers' qwen3_next computes it token by token). For each
- * sequence and value head h, with state S (k_dim, v_dim) f32, zero before position 0; k head h / (v_heads / k_heads):
+ * sequence and value head h, with state S (k_dim, v_dim) f32, zero before position 0; k head h / (v_heads / k_heads),
+ * or h % k_heads when tiled:
  *   q = q / sqrt(sum q^2 + 1e-6) / sqrt(k_dim), k = k / sqrt(sum k^2 + 1e-6)
  *   S *= exp(neg_a[h] * softplus(a[t][h] + dt_bias[h]));  d = sigmoid(b[t][h]) * (v - k S);  S += k d^T;  out = q S */
 struct kdelta {
@@ -214,6 +215,7 @@ struct kdelta {
 	uint32_t ld_a, ld_b;
 	const float *neg_a, *dt_bias; /* (v_heads) */
 	uint32_t k_heads, v_heads, k_dim, v_dim;
+	bool tiled;
 	float *state; /* state s begins at state + s * state_step floats: (v_heads, k_dim, v_dim) */
 	size_t state_step;
 };

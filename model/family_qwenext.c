@@ -1,9 +1,10 @@
 /* family_qwenext.c - Qwen3-Next and Qwen3.5: most layers are gated delta nets, every fourth one is attention with a
  * gate.
  *
- * Sources: transformers' models/qwen3_next, qwen3_5, qwen3_5_moe; llama.cpp's architecture qwen3next. Norms multiply by
- * 1 + w (but the delta net's own): folders store w, the converter adds the 1, and it has -exp(A_log) in place of A_log.
- * A quarter of a head rotates. */
+ * Sources: transformers' models/qwen3_next, qwen3_5, qwen3_5_moe; llama.cpp's architectures qwen3next, qwen35,
+ * qwen35moe. Norms multiply by 1 + w (but the delta net's own): folders store w, the converter adds the 1, and it has
+ * -exp(A_log) in place of A_log. In qwen35 and qwen35moe it also brings value heads into another order
+ * (spec_layer.dv_tiled). A quarter of a head rotates. */
 #include "model/family_table.h"
 
 static void family_qwenext_delta(struct family_reading *r)
@@ -30,6 +31,21 @@ static void family_qwenext_delta(struct family_reading *r)
 			    width, SPEC_HEAD_DIM_MAX, family_key(r, FAMILY_dv_heads).text, y->dv_heads);
 }
 
+/* In folders their tensors have a prefix of their own; in GGUF files they are the last blocks. */
+static void family_qwenext_mtp(struct family_reading *r)
+{
+	uint32_t n = family_u32_or(r, FAMILY_mtp_layers, 0);
+
+	if (!r->g || r->rc != ST_OK) return;
+	if (n >= r->s->n_layers) {
+		family_fail(r, ST_INVALID, "%s is %u; expected less than %s, %u", family_key(r, FAMILY_mtp_layers).text,
+			    n, family_key(r, FAMILY_n_layers).text, r->s->n_layers);
+		return;
+	}
+	r->s->n_layers -= n;
+	r->mtp_layers = n;
+}
+
 static void family_qwenext_fill(struct family_reading *r)
 {
 	struct spec_layer *y = &r->y;
@@ -37,7 +53,7 @@ static void family_qwenext_fill(struct family_reading *r)
 	family_word(r, FAMILY_activation, "silu|swish");
 	family_only(r, FAMILY_qkv_bias, 0);
 	family_only(r, FAMILY_out_gate, 1);
-	family_u32_or(r, FAMILY_mtp_layers, 0); /* their tensors have a prefix of their own */
+	family_qwenext_mtp(r);
 	y->qk_norm = true;
 	y->out_gate = true;
 	r->every = family_u32_or(r, FAMILY_full_every, 4);
@@ -61,6 +77,7 @@ static void family_qwenext_layer(struct family_reading *r, uint32_t i, struct sp
 	case FAMILY_FULL:
 		*y = of;
 		y->dk_heads = y->dv_heads = y->dk_dim = y->dv_dim = y->conv_width = 0;
+		y->dv_tiled = false;
 		break;
 	case FAMILY_SLIDING:
 		family_fail(r, ST_UNSUPPORTED,
@@ -117,19 +134,26 @@ const struct family family_qwen3_next = {
 	.norms_minus_one = true,
 };
 
+static void family_qwen3_5_fill(struct family_reading *r)
+{
+	family_qwenext_fill(r);
+	r->y.dv_tiled = r->g != NULL;
+}
+
 const struct family family_qwen3_5 = {
 	.name = "qwen3_5",
 	.model_types = "qwen3_5_text|qwen3_5",
-	.archs = "",
-	.fill = family_qwenext_fill,
+	.archs = "qwen35",
+	.fill = family_qwen3_5_fill,
 	.layer = family_qwenext_layer,
 	.names = family_qwenext_names,
+	.gguf_names = family_qwenext_gguf_names,
 	.norms_minus_one = true,
 };
 
 static void family_qwen3_5_moe_fill(struct family_reading *r)
 {
-	family_qwenext_fill(r);
+	family_qwen3_5_fill(r);
 	family_qwenext_experts(r);
 	r->y.router_norm = true;
 }
@@ -137,9 +161,10 @@ static void family_qwen3_5_moe_fill(struct family_reading *r)
 const struct family family_qwen3_5_moe = {
 	.name = "qwen3_5_moe",
 	.model_types = "qwen3_5_moe_text|qwen3_5_moe",
-	.archs = "",
+	.archs = "qwen35moe",
 	.fill = family_qwen3_5_moe_fill,
 	.layer = family_qwen3_next_layer,
 	.names = family_qwenext_names,
+	.gguf_names = family_qwenext_gguf_names,
 	.norms_minus_one = true,
 };

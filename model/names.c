@@ -299,7 +299,8 @@ bool names_harmless(const struct spec *s, const struct ckpt_tensor *t, uint32_t 
 	size_t i;
 
 	if (s->from_gguf) {
-		if (!names_layer(t->name, "blk.", &layer) || layer >= s->n_layers) return false;
+		if (!names_layer(t->name, "blk.", &layer)) return false;
+		if (layer >= s->n_layers) return layer < s->n_layers + mtp_layers;
 		snprintf(prefix, sizeof(prefix), "blk.%u.attn_rot_embd", layer);
 		return t->name.len == strlen(prefix) && names_begins(t->name, prefix);
 	}

@@ -59,6 +59,7 @@ struct spec_layer {
 
 	/* SPEC_DELTA */
 	uint32_t dk_heads, dv_heads, dk_dim, dv_dim, conv_width; /* dk_heads divides dv_heads */
+	bool dv_tiled; /* value head h goes with key head h % dk_heads; else those of a key head are neighbours */
 
 	/* Feed-forward: dense when n_experts is 0. */
 	enum spec_glu glu;

@@ -84,6 +84,8 @@ static bool wsrc_may_share(const struct wsrc *w, const struct spec *s, enum spec
 	if (wsrc_units(s, role, layer).n % size != 0) return false;
 	if (how == SPEC_KV) return wsrc_may_repeat(y->kv_heads, size);
 	if (wsrc_is_delta(role) && !wsrc_may_repeat(y->dk_heads, size)) return false;
+	/* Known gap: shares of tiled heads would be several pieces, of D_OUT's columns too. */
+	if (wsrc_is_delta(role) && y->dv_tiled && y->dv_heads != y->dk_heads && size > 1) return false;
 	return how == SPEC_ROWS || !w || w->cols / size % wsrc_col_unit(w) == 0;
 }
 

@@ -229,6 +229,7 @@ static void decoder_delta_run(struct decoder *d, const struct decoder_layer *l, 
 			   .v_heads = y->dv_heads,
 			   .k_dim = y->dk_dim,
 			   .v_dim = y->dv_dim,
+			   .tiled = y->dv_tiled,
 			   .state = d->states + l->state_at + tail,
 			   .state_step = step};
 

@@ -172,6 +172,7 @@ static void convolution_agrees_with_plain_code(void **state)
 struct delta_case {
 	struct seqs q;
 	uint32_t k_heads, v_heads, k_dim, v_dim, ld_qkv;
+	bool tiled;
 	float *qkv, *a, *b, *neg_a, *dt_bias;
 };
 
@@ -181,6 +182,7 @@ static struct delta_case delta_case_new(struct rig_rng *g)
 	struct delta_case c = {.q = seqs_new(g), .k_heads = rig_range(g, 1, 3)};
 
 	c.v_heads = c.k_heads * rig_range(g, 1, 3);
+	c.tiled = c.q.n % 2;
 	c.k_dim = dims[rig_u32(g) % ARRAY_LEN(dims)];
 	c.v_dim = dims[rig_u32(g) % ARRAY_LEN(dims)];
 	c.ld_qkv = 2 * c.k_heads * c.k_dim + c.v_heads * c.v_dim;
@@ -217,7 +219,7 @@ static void delta_plainly(const struct delta_case *c, uint32_t s, uint32_t h, fl
 {
 	static double state[128][128];
 	double q[128], k[128], d[128];
-	uint32_t kh = h / (c->v_heads / c->k_heads);
+	uint32_t kh = c->tiled ? h % c->k_heads : h / (c->v_heads / c->k_heads);
 
 	memset(state, 0, sizeof(state));
 	for (uint32_t t = c->q.first[s]; t < c->q.first[s] + c->q.len[s]; t++) {
@@ -266,6 +268,7 @@ static float *delta_run(struct kdev *d, const struct delta_case *c, uint32_t mos
 				   .v_heads = c->v_heads,
 				   .k_dim = c->k_dim,
 				   .v_dim = c->v_dim,
+				   .tiled = c->tiled,
 				   .state = state.data,
 				   .state_step = state_step};
 		struct kbatch b;

@@ -283,7 +283,7 @@ static void plaindec_delta(const struct spec *s, const struct spec_layer *y, flo
 			c[i] *= plaindec_sigmoid(c[i]);
 		}
 		for (uint32_t h = 0; h < y->dv_heads; h++) {
-			uint32_t g = h / (y->dv_heads / y->dk_heads);
+			uint32_t g = y->dv_tiled ? h % y->dk_heads : h / (y->dv_heads / y->dk_heads);
 			double soft = log1p(exp(a[h] + (double)w[SPEC_D_DT_BIAS][h])),
 			       *o = out + (size_t)t * vd + (size_t)h * y->dv_dim;
 

@@ -101,6 +101,7 @@ static void model_delta(struct spec_layer *y)
 	y->dk_dim = PICK(8, 16, 24);
 	y->dv_dim = PICK(8, 16);
 	y->conv_width = PICK(2, 4, 8);
+	y->dv_tiled = PICK(false, true);
 }
 
 static void model_experts(struct spec_layer *y)

@@ -25,7 +25,7 @@
 	N(post_norms)                                                                                                \
 	N(heads)                                                                                                     \
 	N(kv_heads) N(k_dim) N(v_dim) N(rope) N(window) N(qkv_bias) N(o_bias) N(qk_norm) N(sinks) N(out_gate)        \
-		N(q_lora) N(kv_lora) N(nope_dim) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) N(conv_width) N(glu)    \
+		N(q_lora) N(kv_lora) N(nope_dim) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) N(conv_width) N(dv_tiled) N(glu)    \
 			N(ffn) N(ffn_bias) N(n_experts) N(n_used) N(expert_ffn) N(n_groups) N(groups_used) N(router) \
 				N(router_norm) N(router_bias) N(router_correction) N(expert_bias) N(shared_ffn)      \
 					N(shared_gate)

@@ -357,6 +357,35 @@ static void qwen3next_with_its_projection_whole_or_apart(void **state)
 	close_all(c, &s);
 }
 
+/* Value heads lie in another order there; a block that predicts further tokens is left out. */
+static void qwen35moe(void **state)
+{
+	static const char *const keys[] = {NEXT_KEYS, NULL};
+	static const char *const keys_mtp[] = {NEXT_KEYS, "nextn_predict_layers 1", NULL};
+	static const char *const keys_all_mtp[] = {NEXT_KEYS, "nextn_predict_layers 2", NULL};
+	static const char *const tensors[] = {NEXT_TENSORS, "blk.0.attn_qkv.weight 112 64",
+					      "blk.0.attn_gate.weight 48 64", NULL};
+	struct errbuf err;
+	struct ckpt *c;
+	struct spec s;
+	struct wsrc w;
+
+	if (read_arch("qwen35moe", keys, tensors, NULL, &c, &s, &err) != ST_OK) fail_msg("%s", err.text);
+	assert_string_equal(s.family, "qwen3_5_moe");
+	assert_true(s.layers[0].dv_tiled && !s.layers[1].dv_tiled && s.layers[1].out_gate && s.layers[0].router_norm);
+	assert_true(s.ropes[0].dims == 8 && s.layers[0].n_experts == 4 && s.layers[0].shared_ffn == 24);
+	w = find(&s, c, SPEC_D_Z, 0, 0);
+	assert_int_equal(wsrc_shard(&w, &s, SPEC_D_Z, 0, (struct wsrc_rank){.rank = 0, .size = 2}, &err), ST_INVALID);
+	assert_non_null(strstr(err.text, "4 value heads with their key heads cannot be shared by 2 ranks"));
+	close_all(c, &s);
+	if (read_arch("qwen35moe", keys_mtp, tensors, NULL, &c, &s, &err) != ST_OK) fail_msg("%s", err.text);
+	assert_int_equal(s.n_layers, 1);
+	close_all(c, &s);
+	assert_int_equal(read_arch("qwen35moe", keys_all_mtp, tensors, NULL, &c, &s, &err), ST_INVALID);
+	assert_non_null(strstr(err.text, "qwen35moe.nextn_predict_layers is 2; expected less than qwen35moe.block_count, 2"));
+	close_all(c, &s);
+}
+
 /* ---- others ---- */
 
 static void gemma2(void **state)
@@ -542,6 +571,7 @@ int main(void)
 		cmocka_unit_test(phi3_with_long_and_short_divisors),
 		cmocka_unit_test(phi3_without_divisors),
 		cmocka_unit_test(qwen3next_with_its_projection_whole_or_apart),
+		cmocka_unit_test(qwen35moe),
 		cmocka_unit_test(gemma2),
 		cmocka_unit_test(mixtral_as_llama),
 		cmocka_unit_test(llama_with_biases),
