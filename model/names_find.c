@@ -259,17 +259,30 @@ static int names_check_shape(struct names_finding *f, const char *name, const st
 		    names_settings(f->s, f->c, f->role).text);
 }
 
-static int names_check_type(struct names_finding *f, const char *name, const struct ckpt_tensor *t, uint32_t want,
-			    uint32_t or_want)
+/* Types that a tensor may have; the rest of the list repeats the last one. */
+struct names_types {
+	uint32_t may[3];
+};
+static const struct names_types names_ints = {{GGTYPE_I32, GGTYPE_I32, GGTYPE_I32}},
+				names_bytes = {{CKPT_U8, CKPT_U8, CKPT_U8}},
+				names_floats = {{GGTYPE_F32, GGTYPE_F16, GGTYPE_BF16}},
+				names_fp8_scales = {{GGTYPE_F32, GGTYPE_BF16, CKPT_F8_E8M0}};
+
+static int names_check_type(struct names_finding *f, const char *name, const struct ckpt_tensor *t,
+			    const struct names_types *want)
 {
-	if (t->type == want || t->type == or_want) return ST_OK;
-	return FAIL(f, ST_UNSUPPORTED, "tensor %s has the type %s; supported: %s%s%s", name, ckpt_type_name(t->type),
-		    ckpt_type_name(want), or_want != want ? " " : "", or_want != want ? ckpt_type_name(or_want) : "");
+	const uint32_t *may = want->may;
+	bool one = may[0] == may[1];
+
+	if (t->type == may[0] || t->type == may[1] || t->type == may[2]) return ST_OK;
+	return FAIL(f, ST_UNSUPPORTED, "tensor %s has the type %s; supported: %s%s%s%s%s", name,
+		    ckpt_type_name(t->type), ckpt_type_name(may[0]), one ? "" : " ", one ? "" : ckpt_type_name(may[1]),
+		    one ? "" : " ", one ? "" : ckpt_type_name(may[2]));
 }
 
 /* A tensor beside the codes: its name, shape and type. */
 static int names_companion(struct names_finding *f, const struct ckpt_tensor **out, const char *from, const char *to,
-			   const uint64_t *want, uint32_t n, uint32_t type, uint32_t or_type)
+			   const uint64_t *want, uint32_t n, const struct names_types *types)
 {
 	struct names_text name;
 	int rc;
@@ -278,7 +291,7 @@ static int names_companion(struct names_finding *f, const struct ckpt_tensor **o
 	*out = ckpt_find(f->c, name.text);
 	if (!*out) return FAIL(f, ST_NOT_FOUND, "tensor %s is missing; %s needs it", name.text, f->name.text);
 	rc = names_check_shape(f, name.text, *out, want, n);
-	return rc == ST_OK ? names_check_type(f, name.text, *out, type, or_type) : rc;
+	return rc == ST_OK ? names_check_type(f, name.text, *out, types) : rc;
 }
 
 static int names_check_plain(struct names_finding *f)
@@ -322,8 +335,8 @@ static int names_check_fp8(struct names_finding *f)
 	want[0] = rows == w->tensor_rows ? f->stack : 1;
 	want[1] = names_ceil(rows, w->block_rows);
 	want[2] = names_ceil(w->tensor_cols, w->block_cols);
-	return names_companion(f, &w->scales, "", "_scale_inv", want + (want[0] == 1), want[0] == 1 ? 2 : 3, GGTYPE_F32,
-			       GGTYPE_BF16);
+	return names_companion(f, &w->scales, "", "_scale_inv", want + (want[0] == 1), want[0] == 1 ? 2 : 3,
+			       &names_fp8_scales);
 }
 
 /* GPTQ: codes (cols / 8, rows). AWQ: (cols, rows / 8). Both: zeros (groups, rows / 8), scales (groups, rows). */
@@ -350,16 +363,16 @@ static int names_check_packed(struct names_finding *f)
 	want[0] = q->kind == SPEC_QUANT_AWQ ? w->tensor_cols : w->tensor_cols / 8;
 	want[1] = q->kind == SPEC_QUANT_AWQ ? w->tensor_rows / 8 : w->tensor_rows;
 	rc = names_check_shape(f, f->name.text, w->t, want, 2);
-	if (rc == ST_OK) rc = names_check_type(f, f->name.text, w->t, GGTYPE_I32, GGTYPE_I32);
+	if (rc == ST_OK) rc = names_check_type(f, f->name.text, w->t, &names_ints);
 	want[0] = groups;
 	want[1] = w->tensor_rows / 8;
-	if (rc == ST_OK) rc = names_companion(f, &w->zeros, ".qweight", ".qzeros", want, 2, GGTYPE_I32, GGTYPE_I32);
+	if (rc == ST_OK) rc = names_companion(f, &w->zeros, ".qweight", ".qzeros", want, 2, &names_ints);
 	want[1] = w->tensor_rows;
-	if (rc == ST_OK) rc = names_companion(f, &w->scales, ".qweight", ".scales", want, 2, GGTYPE_F16, GGTYPE_F16);
+	if (rc == ST_OK) rc = names_companion(f, &w->scales, ".qweight", ".scales", want, 2, &names_floats);
 	names_swap_end(&f->name, ".qweight", ".g_idx", &name);
 	if (rc != ST_OK || !ckpt_find(f->c, name.text)) return rc;
 	want[0] = w->tensor_cols;
-	return names_companion(f, &w->order, ".qweight", ".g_idx", want, 1, GGTYPE_I32, GGTYPE_I32);
+	return names_companion(f, &w->order, ".qweight", ".g_idx", want, 1, &names_ints);
 }
 
 static int names_check_codes(struct names_finding *f)
@@ -372,8 +385,8 @@ static int names_check_codes(struct names_finding *f)
 		return FAIL(f, ST_INVALID, "tensor %s: rows of %" PRIu64 " values are not a multiple of 32",
 			    f->name.text, w->tensor_cols);
 	rc = names_check_shape(f, f->name.text, w->t, want, 4);
-	if (rc == ST_OK) rc = names_check_type(f, f->name.text, w->t, CKPT_U8, CKPT_U8);
-	if (rc == ST_OK) rc = names_companion(f, &w->scales, "_blocks", "_scales", want, 3, CKPT_U8, CKPT_U8);
+	if (rc == ST_OK) rc = names_check_type(f, f->name.text, w->t, &names_bytes);
+	if (rc == ST_OK) rc = names_companion(f, &w->scales, "_blocks", "_scales", want, 3, &names_bytes);
 	return rc;
 }
 

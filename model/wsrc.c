@@ -79,11 +79,11 @@ void wsrc_settle(struct wsrc *w)
 		if (fits) w->type = GGTYPE_F8_B32;
 		break;
 	case WSRC_GPTQ:
-		if (fits && w->scales->type == GGTYPE_F16 && wsrc_order_is_plain(w))
+		if (fits && wsrc_order_is_plain(w) && wsrc_scales_are_halves(w))
 			w->type = wsrc_zeros_are_8(w) ? GGTYPE_Q4_0 : GGTYPE_Q4_Z;
 		break;
 	case WSRC_AWQ:
-		if (fits && w->scales->type == GGTYPE_F16) w->type = GGTYPE_Q4_Z;
+		if (fits && wsrc_scales_are_halves(w)) w->type = GGTYPE_Q4_Z;
 		break;
 	case WSRC_MXFP4:
 		if (fits) w->type = GGTYPE_MXFP4;

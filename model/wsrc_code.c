@@ -109,6 +109,19 @@ static uint32_t wsrc_zero(const struct wsrc *w, uint64_t group, uint64_t row)
 	return w->zeros_minus_one ? (z + 1) & 15 : z;
 }
 
+bool wsrc_scales_are_halves(const struct wsrc *w)
+{
+	uint64_t n = w->scales->dims[0] * w->scales->dims[1];
+
+	if (w->scales->type == GGTYPE_F16) return true;
+	for (uint64_t i = 0; i < n; i++) {
+		float scale = wsrc_scale(w, i);
+
+		if (half_to_f32(half_from_f32(scale)) != scale) return false;
+	}
+	return true;
+}
+
 bool wsrc_zeros_are_8(const struct wsrc *w)
 {
 	uint64_t words = w->zeros ? w->zeros->bytes / 4 : 0, per_group = div_up(w->tensor_rows, 8);
@@ -220,9 +233,14 @@ static void wsrc_unpack_mxfp4(const struct wsrc *w, uint32_t n, const uint64_t *
 /* What stands before the nibbles of a GPTQ or AWQ block: f16 scale, and f16 -zero. The bytes it takes. */
 static uint32_t wsrc_put_head(const struct wsrc *w, uint64_t row, uint64_t col, uint8_t *out)
 {
-	uint16_t zero;
+	uint64_t ix = wsrc_scale_ix(w, row, col);
+	uint16_t zero, scale;
 
-	memcpy(out, w->scales->data + wsrc_scale_ix(w, row, col) * 2, 2);
+	if (w->scales->type == GGTYPE_F16)
+		memcpy(&scale, w->scales->data + ix * 2, 2);
+	else
+		scale = half_from_f32(wsrc_scale(w, ix));
+	memcpy(out, &scale, 2);
 	if (w->type == GGTYPE_Q4_0) return 2;
 	zero = half_from_f32(-(float)wsrc_zero(w, wsrc_group(w, col), row));
 	memcpy(out + 2, &zero, 2);

@@ -30,6 +30,7 @@ void wsrc_code_line(const struct wsrc *w, uint64_t tensor_row, uint64_t tensor_c
 uint64_t wsrc_scale_ix(const struct wsrc *w, uint64_t tensor_row, uint64_t tensor_col);
 /* True when every stored zero point stands for 8. */
 bool wsrc_zeros_are_8(const struct wsrc *w);
+bool wsrc_scales_are_halves(const struct wsrc *w); /* or of another type, but each a half's value */
 /* True when column c belongs to group c / block_cols. */
 bool wsrc_order_is_plain(const struct wsrc *w);
 

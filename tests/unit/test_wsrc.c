@@ -539,6 +539,52 @@ static void gptq_and_awq_words_become_blocks(void **state)
 	}
 }
 
+/* BF16 and F32 scales: blocks have half scales, so those that are no halves make it F32. */
+static void scales_of_other_types_stay_exact(void **state)
+{
+	for (int k = 0; k < 4; k++) {
+		enum wsrc_code code = k % 2 ? WSRC_AWQ : WSRC_GPTQ;
+		enum ggtype type = k / 2 ? GGTYPE_F32 : GGTYPE_BF16;
+		uint32_t n, bits[64 * 4];
+		uint16_t words[64 * 4];
+		struct errbuf err = {0};
+		struct four f;
+		struct wsrc w;
+		float *x;
+
+		four_init(&f, k % 2, false, 64, 256, 64, -1);
+		n = f.rows * f.n_groups;
+		for (uint32_t i = 0; i < n; i++) {
+			f.scales[i] &= 0xfff8; /* as many digits as BF16 has */
+			bits[i] = half_f32_bits(half_to_f32(f.scales[i]));
+			words[i] = (uint16_t)(bits[i] >> 16);
+		}
+		f.s = TENSOR("w.scales", type, type == GGTYPE_F32 ? (void *)bits : (void *)words, 0, f.n_groups,
+			     f.rows);
+		w = four_source(&f, code, false);
+		wsrc_settle(&w);
+		assert_int_equal(w.type, GGTYPE_Q4_Z);
+		four_expect(&f, &w);
+		bits[7] = 0x2edbe6ff & 0xffff0000; /* about 1e-10 */
+		words[7] = 0x2edb;
+		wsrc_settle(&w);
+		assert_int_equal(w.type, GGTYPE_F32);
+		x = decode_all(&w, 64);
+		for (uint32_t c = 0; c < 64; c++)
+			assert_true(x[7 * w.cols + c] ==
+				    half_bits_f32(0x2edb0000) * (float)((int)f.q[7 * f.cols + c] - (int)f.z[7]));
+		free(x);
+		bits[9] = 0x7fc00000;
+		words[9] = 0x7fc0;
+		wsrc_settle(&w);
+		x = mem_array(float, (size_t)w.rows *w.cols);
+		assert_int_equal(wsrc_rows(&w, 0, w.rows, x, &err), ST_INVALID);
+		assert_string_equal(err.text, "tensor w.scales: the scale at row 0, column 9 is not finite");
+		free(x);
+		four_release(&f);
+	}
+}
+
 static void gptq_in_another_order_is_f32(void **state)
 {
 	struct errbuf err = {0};
@@ -771,6 +817,7 @@ int main(void)
 		cmocka_unit_test(transposed_blocks_are_dequantized),
 		cmocka_unit_test(fp8_keeps_the_scale_of_its_block),
 		cmocka_unit_test(gptq_and_awq_words_become_blocks),
+		cmocka_unit_test(scales_of_other_types_stay_exact),
 		cmocka_unit_test(gptq_in_another_order_is_f32),
 		cmocka_unit_test(mxfp4_nibbles_change_places),
 		cmocka_unit_test(vectors_are_mapped_floats),
