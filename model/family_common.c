@@ -37,6 +37,14 @@ static void family_common_heads(struct family_reading *r)
 			    family_key(r, FAMILY_heads).text, y->k_dim, SPEC_HEAD_DIM_MAX);
 }
 
+void family_window(struct family_reading *r)
+{
+	r->window = family_u32(r, FAMILY_window);
+	if (!r->window)
+		family_fail(r, ST_INVALID, "%s is 0; expected the positions that a layer sees",
+			    family_key(r, FAMILY_window).text);
+}
+
 /* GGUF: all rows that the embedding has, of which the tokenizer's may be drawn. Folders: what config.json says, checked
  * with the embedding's shape. */
 static void family_common_vocab(struct family_reading *r)

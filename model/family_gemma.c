@@ -7,6 +7,17 @@
 
 #include <math.h>
 
+/* A cap that a float cannot divide by would make NaN of all it caps. */
+static double family_gemma_cap(struct family_reading *r, enum family_setting x)
+{
+	double cap = family_f64_or(r, x, 0);
+
+	if (r->rc == ST_OK && cap != 0 && cap < 1e-3)
+		family_fail(r, ST_INVALID, "%s%s is %.10g; expected 0 (none), or 0.001 to 1e+06", r->g ? "key " : "",
+			    family_key(r, x).text, cap);
+	return cap;
+}
+
 static void family_gemma_common(struct family_reading *r)
 {
 	struct spec_layer *y = &r->y;
@@ -16,12 +27,9 @@ static void family_gemma_common(struct family_reading *r)
 	family_only(r, FAMILY_qkv_bias, 0);
 	y->glu = SPEC_GELU_TANH;
 	y->post_norms = true;
-	r->s->logit_softcap = family_f64_or(r, FAMILY_logit_softcap, 0);
+	r->s->logit_softcap = family_gemma_cap(r, FAMILY_logit_softcap);
 	r->s->embed_scale = sqrt(r->s->dim);
-	r->window = family_u32(r, FAMILY_window);
-	if (!r->window)
-		family_fail(r, ST_INVALID, "%s is 0; expected the positions that a layer sees",
-			    family_key(r, FAMILY_window).text);
+	family_window(r);
 	family_layer_types(r);
 }
 
@@ -52,7 +60,7 @@ static void family_gemma_window(struct family_reading *r, uint32_t i, struct spe
 static void family_gemma2_fill(struct family_reading *r)
 {
 	family_gemma_common(r);
-	r->y.softcap = family_f64_or(r, FAMILY_softcap, 0);
+	r->y.softcap = family_gemma_cap(r, FAMILY_softcap);
 	/* The 27B model, the one with 46 layers, divides by hidden_size / heads. */
 	family_gemma_scale(r, r->s->n_layers == 46 ? (double)r->s->dim / r->y.heads : r->y.k_dim);
 	r->y.rope = r->rope_local = family_rope_add(r, &(struct family_rope){.neox = true});

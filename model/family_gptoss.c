@@ -19,7 +19,7 @@ static void family_gpt_oss_fill(struct family_reading *r)
 	y->router_bias = y->expert_bias = true;
 	y->glu = SPEC_OAI;
 	y->glu_limit = family_f64_or(r, FAMILY_glu_limit, 7);
-	r->window = family_u32(r, FAMILY_window);
+	family_window(r);
 	family_layer_types(r);
 }
 

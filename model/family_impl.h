@@ -205,6 +205,8 @@ bool family_words_have(const char *words, const char *word, size_t len, uint32_t
 /* Sizes, attention, feed-forward as nearly all have them. */
 void family_common(struct family_reading *r);
 void family_check_heads(struct family_reading *r, const struct spec_layer *y);
+/* The window of a family whose layers see one: r->window, never 0. */
+void family_window(struct family_reading *r);
 /* layer_types, for a family that has them; then layer i's kind, or `usual` when the list is not given. */
 void family_layer_types(struct family_reading *r);
 enum family_layer_type family_type_of(const struct family_reading *r, uint32_t i, enum family_layer_type usual);

@@ -325,7 +325,7 @@ static uint32_t family_rope_dims(struct family_reading *r, const struct family_r
 		dims = (uint32_t)(dims * part);
 	}
 	if (r->rc == ST_OK && (dims % 2 || dims == 0))
-		family_fail(r, ST_INVALID, "%s%s is %u; expected an even number",
+		family_fail(r, ST_INVALID, "%s%s is %u; expected an even number of 2 or more",
 			    r->g ? "" : "the rotated part of a head by ",
 			    family_key(r, r->g || a->dims ? FAMILY_rope_dims : FAMILY_rope_part).text, dims);
 	return r->rc == ST_OK ? dims : 2;

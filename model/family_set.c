@@ -4,6 +4,7 @@
  * See family_impl.h for the list and for how errors stick. */
 #include "model/family_impl.h"
 
+#include "common/jsonbig.h"
 #include "common/quote.h"
 
 #include <inttypes.h>
@@ -117,7 +118,7 @@ static const char *family_set_kind(const json_t *v)
 	case JSON_ARRAY:
 		return "a list";
 	case JSON_STRING:
-		return "a string";
+		return jsonbig_is(v) ? "an integer beyond 64 bits" : "a string";
 	case JSON_INTEGER:
 		return "an integer";
 	case JSON_REAL:
@@ -276,7 +277,7 @@ uint32_t family_word(struct family_reading *r, enum family_setting x, const char
 	if (r->g) {
 		r->rc = gguf_get_str(r->g, v.key.text, &word, r->err);
 		if (r->rc != ST_OK) return 0;
-	} else if (json_is_string(v.json)) {
+	} else if (json_is_string(v.json) && !jsonbig_is(v.json)) {
 		word = (struct gguf_str){json_string_value(v.json), json_string_length(v.json)};
 	} else {
 		family_fail(r, ST_INVALID, "%s is %s; expected a string", v.key.text, family_set_kind(v.json));

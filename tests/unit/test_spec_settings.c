@@ -1,5 +1,6 @@
 /* test_spec_settings.c - settings of config.json: which are refused and in what words, which change nothing, and what
  * those that a family has make of its layers. The cases are overrides of the project's golden checkpoints. */
+#include "common/jsonbig.h"
 #include "model/ckpt.h"
 #include "model/spec.h"
 #include "tests/support/golden.h"
@@ -17,7 +18,7 @@
 
 static int read_with(const char *name, const char *text, struct spec *s, struct errbuf *err)
 {
-	json_t *overrides = json_loads(text, JSON_DECODE_ANY, NULL);
+	json_t *overrides = jsonbig_load(text, strlen(text), JSON_DECODE_ANY, &(json_error_t){0});
 	struct spec_opts opts = {.overrides = overrides};
 	struct ckpt *c = NULL;
 	char folder[512];
@@ -53,6 +54,13 @@ static const struct refusal {
 	{"tiny/qwen2", "{\"hidden_size\": 0}", ST_INVALID, "hidden_size is 0; expected 1 to 262144"},
 	{"tiny/qwen2", "{\"vocab_size\": -1}", ST_INVALID, "vocab_size is -1; expected 1 to 16777216"},
 	{"tiny/qwen2", "{\"vocab_size\": 9223372036854775807}", ST_INVALID, "vocab_size is 9.223372037e+18"},
+	{"tiny/qwen2", "{\"vocab_size\": 9223372036854775808}", ST_INVALID, "vocab_size is an integer beyond 64 bits; expected an integer"},
+	{"tiny/qwen2", "{\"hidden_act\": 9223372036854775808}", ST_INVALID, "hidden_act is an integer beyond 64 bits; expected a string"},
+	{"tiny/gemma2", "{\"final_logit_softcapping\": 1e-320}", ST_INVALID, "final_logit_softcapping is 9.99"},
+	{"tiny/gemma2", "{\"attn_logit_softcapping\": 1e-9}", ST_INVALID, "attn_logit_softcapping is 1e-09; expected 0 (none), or 0.001 to 1e+06"},
+	{"tiny/gemma3", "{\"sliding_window\": 0}", ST_INVALID, "sliding_window is 0; expected the positions that a layer sees"},
+	{"tiny/gpt-oss", "{\"sliding_window\": 0}", ST_INVALID, "sliding_window is 0; expected the positions that a layer sees"},
+	{"tiny/qwen3-next", "{\"partial_rotary_factor\": 0}", ST_INVALID, "partial_rotary_factor is 0; expected an even number of 2 or more"},
 	{"tiny/qwen2", "{\"intermediate_size\": null}", ST_NOT_FOUND, "config.json: intermediate_size is missing"},
 	{"tiny/qwen2", "{\"rms_norm_eps\": null}", ST_NOT_FOUND, "rms_norm_eps is missing"},
 	{"tiny/qwen2", "{\"rms_norm_eps\": 0}", ST_INVALID, "rms_norm_eps is 0"},

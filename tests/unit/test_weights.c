@@ -218,15 +218,16 @@ static uint64_t status_bytes(const char *file, const char *field)
 /* The highest resident size between two points in time, the checkpoint being open all the while. */
 static void pages_and_copies_are_never_held_together(void **state)
 {
-	char *path = large_file(GGTYPE_F32);
 	struct model m;
 	struct errbuf err = {0};
 	uint64_t before, peak, after, file;
+	char *path;
 	FILE *f;
 
 #ifdef SLUICE_SAN
 	skip(); /* a sanitizer's own memory grows with what is touched */
 #endif
+	path = large_file(GGTYPE_F32);
 	model_open(&m, path, KACT_Q8);
 	f = fopen("/proc/self/clear_refs", "w");
 	if (!f || fputs("5", f) < 0 || fclose(f) != 0) {
