@@ -21,7 +21,7 @@
 #include "frontend/owner.h"
 #include "frontend/tcp.h"
 #include "frontend/tokfile.h"
-#include "model/ckpt.h"
+#include "model/ckptident.h"
 #include "model/jsonplace.h"
 
 #include <stdio.h>
@@ -353,6 +353,7 @@ static int front_load(struct front *f, struct errbuf *err)
 	page_state(f->api.slot, PAGE_LOADING);
 	rc = front_load_tls(f, err); /* first: it is checked in no time */
 	if (rc == ST_OK) rc = ckpt_open(&c, f->boot->config.model, err);
+	if (rc == ST_OK) rc = ckptident_check(c, atomic_load(&f->boot->page->model_ident), err);
 	if (rc == ST_OK) rc = front_load_tokenizer(f, c, err);
 	if (rc == ST_OK) rc = front_load_chat(f, c, err);
 	if (rc == ST_OK) rc = front_load_defaults(f, c, err);

@@ -2,11 +2,11 @@
 #include "model/preflight.h"
 
 #include "common/jsonfile.h"
-#include "model/ckpt.h"
+#include "model/ckptident.h"
 
 #include <string.h>
 
-int preflight_check(const char *path, const struct spec_opts *opts, struct errbuf *err)
+int preflight_check(const char *path, const struct spec_opts *opts, uint64_t *ident, struct errbuf *err)
 {
 	struct ckpt *c = NULL;
 	struct spec s = {0};
@@ -14,6 +14,7 @@ int preflight_check(const char *path, const struct spec_opts *opts, struct errbu
 
 	if (rc != ST_OK) return rc;
 	rc = spec_read(&s, c, opts, err);
+	if (rc == ST_OK && ident) *ident = ckptident(c);
 	spec_release(&s);
 	ckpt_close(c);
 	return rc;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define PAGE_MAGIC 0x736c756963655047ull
-#define PAGE_LAYOUT 1
+#define PAGE_LAYOUT 2
 
 /* Bucket bounds as text and value; vLLM's lists (vllm/v1/metrics/loggers.py). */
 #define B(x) {#x, x}

@@ -65,6 +65,7 @@ struct page {
 	_Atomic uint32_t draining;
 	_Atomic uint32_t model_len_max;  /* written by the executor when the workers are ready */
 	_Atomic uint64_t n_blocks;
+	_Atomic uint64_t model_ident;    /* of the checkpoint, by the supervisor before any process is started; 0: any */
 	_Atomic uint32_t recurrent; /* 1: the model's sequences have states, so there is no prefix cache */
 	struct page_slot supervisor, executor;
 	struct page_slot frontends[LIMIT_FRONTENDS];

@@ -156,7 +156,7 @@ static int inspect_model(const char *path, const struct inspect_args *args, cons
 	int rc;
 
 	if (args->check) {
-		if (preflight_check(path, opts, &err) != ST_OK) return inspect_fail(&err);
+		if (preflight_check(path, opts, NULL, &err) != ST_OK) return inspect_fail(&err);
 		printf("ok\n");
 		return fflush(stdout) == 0 ? INSPECT_OK : INSPECT_BAD;
 	}

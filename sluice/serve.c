@@ -43,6 +43,7 @@ enum serve_state { SERVING, DRAINING, STOPPING };
 
 struct serve {
 	struct config config;
+	uint64_t model_ident; /* ckptident() */
 	struct mesh mesh;
 	uv_loop_t loop;
 	uv_timer_t tick;
@@ -488,7 +489,7 @@ static int serve_preflight(struct serve *s, struct errbuf *err)
 	int rc = preflight_overrides(&overrides, c->hf_overrides, err);
 
 	opts.overrides = overrides;
-	if (rc == ST_OK) rc = preflight_check(c->model, &opts, err);
+	if (rc == ST_OK) rc = preflight_check(c->model, &opts, &s->model_ident, err);
 	json_decref(overrides);
 	return rc;
 }
@@ -514,6 +515,7 @@ static int serve_start(struct serve *s, struct errbuf *err)
 	for (uint32_t i = 0; i < s->mesh.n_workers; i++) kid_init(&s->kids[n++], KID_WORKER, i, &s->mesh, &s->loop, &s->events, now);
 	kid_init(&s->kids[n++], KID_EXECUTOR, 0, &s->mesh, &s->loop, &s->events, now);
 	for (uint32_t i = 0; i < n_frontends; i++) kid_init(&s->kids[n++], KID_FRONTEND, i, &s->mesh, &s->loop, &s->events, now);
+	atomic_store(&s->mesh.page->model_ident, s->model_ident);
 	page_state(&s->mesh.page->supervisor, PAGE_SERVING);
 	atomic_store(&s->mesh.page->supervisor.pid, (uint32_t)getpid());
 	return ST_OK;

@@ -34,6 +34,7 @@ struct engine_opts {
 	const char *model;      /* path of a checkpoint, as ckpt_open() takes it; borrowed until loaded */
 	const char *tokenizer;  /* --tokenizer, for grammars; NULL: the checkpoint's own; likewise */
 	const char *overrides;  /* --hf-overrides, a JSON object; NULL: none; likewise */
+	uint64_t model_ident;   /* ckptident() that it must have; 0: any */
 	uint32_t model_len_max; /* 0: the model's own; or ENGINE_LEN_AUTO */
 	uint32_t batched_tokens_max, seqs_max;
 	uint32_t n_threads; /* 0: cpuset_available() */

@@ -7,6 +7,7 @@
 #include "common/cpuset.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "model/ckptident.h"
 #include "model/preflight.h"
 #include "model/tokbytes.h"
 
@@ -45,6 +46,7 @@ static int engine_read_model(struct engine *e, struct errbuf *err)
 	struct spec_opts opts = {.model_len_max = is_auto ? 0 : o->model_len_max};
 	int rc = ckpt_open(&e->ckpt, o->model, err);
 
+	if (rc == ST_OK) rc = ckptident_check(e->ckpt, o->model_ident, err);
 	if (rc == ST_OK) rc = engine_read_spec(e, &opts, err);
 	if (rc != ST_OK) return rc;
 	if (opts.model_len_max > e->spec.context_len)

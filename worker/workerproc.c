@@ -120,6 +120,7 @@ int workerproc_run(bool null_device)
 		return EXIT_FAILED;
 	}
 	workerproc_options(&w.boot.config, null_device, &w.opts);
+	w.opts.model_ident = atomic_load(&w.boot.page->model_ident);
 	rank = rank_new(&w.io, &w.opts);
 	rc = rank_run(rank);
 	if (rc != ST_OK) log_error("the worker ends: %s", status_text(rc));

@@ -175,6 +175,35 @@ def test_a_folder_is_fetched_and_served(folder, tmp_path):
             assert s.chat("hi", max_tokens=2)["model"] == "org/qwen2"
 
 
+@pytest.mark.san
+@pytest.mark.parametrize("kind", ["worker", "frontend"])
+def test_a_model_that_is_replaced_does_not_go_on_with_its_streams(changed, kind):
+    """Who starts again and finds another model under the name waits for the first one to come back."""
+    path = changed("qwen3", {})
+    file = os.path.join(path, "model.safetensors")
+    shutil.copy(file, file + ".first")
+    with sv.Server(path, "--activations", "f32", name="m") as s:
+        s.ready()
+        ask = {"max_tokens": 40, "ignore_eos": True, "return_token_ids": True}
+        want = s.complete([70, 71, 72], **ask)["choices"][0]["token_ids"]
+        with open(file, "rb") as f:
+            other = bytearray(f.read())
+        other[len(other) // 4:] = b"\0" * (len(other) - len(other) // 4)
+        with open(file + ".other", "wb") as f:
+            f.write(other)
+        os.replace(file + ".other", file)
+        if kind == "worker":
+            stream = s.stream([70, 71, 72], **ask)
+            stream.next()
+        s.kill(kind)
+        sv.wait_for("the refusal", lambda: s.lines("ERROR", "is another model than the one that is being served"))
+        os.replace(file + ".first", file)
+        if kind == "worker":
+            assert stream.finish()[1] == want
+        s.ready()
+        assert s.complete([70, 71, 72], **ask)["choices"][0]["token_ids"] == want
+
+
 # ---- what the files beside it say ----
 
 def test_the_end_of_a_generation(changed):

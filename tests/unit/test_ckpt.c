@@ -1,7 +1,7 @@
 /* test_ckpt.c - checkpoints as a whole: which files of a folder are the model, which are refused and with what words,
  * and that what is opened is what was written. Most folders here are made in memory; what only a file system has
  * (links, pipes) lies on the disk. */
-#include "model/ckpt.h"
+#include "model/ckptident.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/golden.h"
 #include "tests/support/st_writer.h"
@@ -578,6 +578,40 @@ static void dropped_pages_come_back(void **state)
 	free(values);
 }
 
+/* ---- the same model, or another ---- */
+
+static uint64_t ident_of(const char *config, const char *tensors, char value)
+{
+	struct folder f = {0};
+	struct errbuf err;
+	struct ckpt *c;
+	uint64_t ident;
+
+	put_text(&f, "config.json", config);
+	put_tensors(&f, "model.safetensors", tensors, value);
+	if (open_folder(&f, NULL, &c, &err) != ST_OK) fail_msg("%s", err.text);
+	ident = ckptident(c);
+	assert_true(ident != 0);
+	assert_int_equal(ckptident_check(c, 0, &err), ST_OK);
+	assert_int_equal(ckptident_check(c, ident, &err), ST_OK);
+	assert_int_equal(ckptident_check(c, ident + 1, &err), ST_INVALID);
+	assert_non_null(strstr(err.text, "another model"));
+	ckpt_close(c);
+	folder_release(&f);
+	return ident;
+}
+
+static void another_model_is_told_from_a_copy(void **state)
+{
+	uint64_t ident = ident_of("{\"a\": 1, \"b\": 2}", "x y", 'v');
+
+	assert_true(ident_of("{\"b\": 2,  \"a\": 1}", "x y", 'v') == ident);
+	assert_true(ident_of("{\"a\": 1, \"b\": 3}", "x y", 'v') != ident);
+	assert_true(ident_of("{\"a\": 1, \"b\": 2}", "x z", 'v') != ident);
+	assert_true(ident_of("{\"a\": 1, \"b\": 2}", "x", 'v') != ident);
+	assert_true(ident_of("{\"a\": 1, \"b\": 2}", "x y", 'w') != ident);
+}
+
 /* ---- many tensors, recorded files ---- */
 
 static void each_of_many_tensors_is_found(void **state)
@@ -697,6 +731,7 @@ int main(void)
 		cmocka_unit_test(a_folder_may_be_made_of_links),
 		cmocka_unit_test(paths_that_are_no_model_are_refused),
 		cmocka_unit_test(dropped_pages_come_back),
+		cmocka_unit_test(another_model_is_told_from_a_copy),
 		cmocka_unit_test(each_of_many_tensors_is_found),
 		cmocka_unit_test(recorded_files_are_judged_as_recorded),
 		cmocka_unit_test(claims_cost_no_memory),

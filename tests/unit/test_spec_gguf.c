@@ -360,9 +360,9 @@ static void preflight_checks_file_and_model(void **state)
 
 	tiny_llama_init(&t);
 	tiny_llama_save(&t, path);
-	assert_int_equal(preflight_check(path, NULL, &err), ST_OK);
+	assert_int_equal(preflight_check(path, NULL, NULL, &err), ST_OK);
 	test_file_write(path, "GGUF", 4);
-	assert_int_equal(preflight_check(path, NULL, &err), ST_CORRUPT);
+	assert_int_equal(preflight_check(path, NULL, NULL, &err), ST_CORRUPT);
 	assert_non_null(strstr(err.text, "tiny.gguf"));
 	free(path);
 }
