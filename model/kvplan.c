@@ -229,7 +229,8 @@ static void kvplan_set(struct kvplan *p, uint64_t n_blocks)
 	p->n_blocks = n_blocks;
 	p->kv_bytes = kvplan_times(n_blocks, in->shape->block_bytes);
 	p->len_fits = (uint32_t)min_u64(in->context_len, kvplan_request_len(in, n_blocks));
-	if (!in->model_len_max) p->model_len_max = p->len_fits;
+	/* When nothing fits, one block is what is missing first. */
+	if (!in->model_len_max) p->model_len_max = p->len_fits ? p->len_fits : min_u32(KVPLAN_BLOCK, in->context_len);
 	p->blocks_needed = kvplan_request_blocks(in, p->model_len_max);
 	p->full_seqs = p->blocks_needed ? (double)n_blocks / (double)p->blocks_needed : 0;
 }
@@ -241,8 +242,8 @@ static int kvplan_given(struct kvplan *p, const char *option, uint64_t blocks, s
 
 	kvplan_set(p, min_u64(blocks, p->left / in->shape->block_bytes));
 	if (blocks == 0)
-		return err_set(err, ST_INVALID, "%s is less than one KV block, which takes %llu bytes", option,
-			       (unsigned long long)in->shape->block_bytes);
+		return err_set(err, ST_INVALID, "%s %llu is less than one KV block, which takes %llu bytes", option,
+			       (unsigned long long)in->kv_bytes, (unsigned long long)in->shape->block_bytes);
 	if (blocks > p->n_blocks)
 		return err_set(err, ST_NO_MEMORY,
 			       "not enough memory: %s asks for a KV cache of %.0f MiB; %.0f MiB are left of %.0f after "
@@ -274,26 +275,28 @@ static int kvplan_too_small(const struct kvplan *p, struct errbuf *err)
 	static const char *const rules[] = {"--num-gpu-blocks-override", "--kv-cache-memory-bytes",
 					    "--gpu-memory-utilization"};
 	const struct kvplan_in *in = &p->in;
+	const char *length = in->model_len_max ? "--max-model-len" : "auto";
 	char fits[96];
 
 	if (p->len_fits)
 		snprintf(fits, sizeof(fits), "the largest --max-model-len that fits is %u", p->len_fits);
 	else
-		snprintf(fits, sizeof(fits), "not one KV block of %llu bytes fits",
-			 (unsigned long long)in->shape->block_bytes);
+		snprintf(fits, sizeof(fits), "not even one token fits, which takes %llu KV blocks of %llu bytes",
+			 (unsigned long long)kvplan_request_blocks(in, 1), (unsigned long long)in->shape->block_bytes);
 	if (p->rule != KVPLAN_BY_UTILIZATION)
 		return err_set(err, ST_NO_MEMORY,
-			       "one request of %u tokens (--max-model-len) needs %llu KV blocks, %.1f MiB; %s gives "
+			       "one request of %u tokens (%s) needs %llu KV blocks, %.1f MiB; %s gives "
 			       "%llu, %.1f MiB: %s",
-			       p->model_len_max, (unsigned long long)p->blocks_needed,
+			       p->model_len_max, length, (unsigned long long)p->blocks_needed,
 			       kvplan_mib(kvplan_times(p->blocks_needed, in->shape->block_bytes)), rules[p->rule],
 			       (unsigned long long)p->n_blocks, kvplan_mib(p->kv_bytes), fits);
 	return err_set(err, ST_NO_MEMORY,
-		       "not enough memory: one request of %u tokens (--max-model-len) needs a KV cache of %.1f MiB; "
+		       "not enough memory: one request of %u tokens (%s) needs a KV cache of %.1f MiB; "
 		       "%.1f MiB are left of "
 		       "--gpu-memory-utilization %.2f of %.0f MiB after weights (%.0f), activations (%.0f), workspace "
 		       "(%.0f) and state (%.0f): %s",
-		       p->model_len_max, kvplan_mib(kvplan_times(max_u64(p->blocks_needed, 1), in->shape->block_bytes)),
+		       p->model_len_max, length,
+		       kvplan_mib(kvplan_times(max_u64(p->blocks_needed, 1), in->shape->block_bytes)),
 		       kvplan_mib(p->left), in->utilization, kvplan_mib(in->available), kvplan_mib(in->weights),
 		       kvplan_mib(in->activations), kvplan_mib(in->workspace), kvplan_mib(in->state), fits);
 }
@@ -312,5 +315,5 @@ int kvplan_make(struct kvplan *out, const struct kvplan_in *in, struct errbuf *e
 	else
 		kvplan_automatic(out);
 	if (rc != ST_OK) return rc;
-	return out->model_len_max && out->blocks_needed <= out->n_blocks ? ST_OK : kvplan_too_small(out, err);
+	return out->blocks_needed <= out->n_blocks ? ST_OK : kvplan_too_small(out, err);
 }

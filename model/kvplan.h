@@ -69,7 +69,7 @@ struct kvplan {
 	uint64_t left;          /* of these, for KV; UINT64_MAX: unknown */
 	uint64_t n_blocks;      /* when it failed: as many as there could be */
 	uint64_t kv_bytes;      /* of these */
-	uint32_t model_len_max; /* the given one, or what auto became */
+	uint32_t model_len_max; /* the given one, or what auto became: one block when that is too much */
 	uint64_t blocks_needed; /* of one request of model_len_max */
 	uint32_t len_fits;      /* the longest request that n_blocks hold, at most context_len */
 	double full_seqs;       /* sequences of model_len_max that fit at once */

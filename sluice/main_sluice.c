@@ -31,7 +31,7 @@ static const struct {
 	{"complete", completecmd_main, "have a server continue a text"},
 	{"tokenize", tokenizecmd_main, "show a text's tokens as the server sees them"},
 	{"bench", benchcmd_main, "measure a server under load"},
-	{"inspect", inspect_main, "show what is in a model file"},
+	{"inspect", inspect_main, "show what is in a model, and what memory it takes"},
 	{"version", version_main, "print the version"},
 };
 
