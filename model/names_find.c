@@ -154,7 +154,9 @@ static void names_place_kv_b(struct names_finding *f, const struct spec_layer *y
 
 	w->transposed = f->row->cut == NAMES_KV_B;
 	w->at = f->ix * both + (w->transposed ? 0 : y->nope_dim);
-	w->tensor_rows = w->transposed ? y->nope_dim : y->v_dim;
+	w->tensor_rows = w->code == WSRC_GPTQ || w->code == WSRC_AWQ ? y->heads * both
+			 : w->transposed                             ? y->nope_dim
+								     : y->v_dim;
 	w->tensor_cols = y->kv_lora;
 	names_piece(w, w->rows, 0, w->rows, w->rows);
 }

@@ -11,10 +11,10 @@
 
 enum wsrc_code {
 	WSRC_PLAIN, /* rows of t->type: F32, F16, BF16, or a GGUF type */
-	WSRC_FP8,   /* F8_E4M3 (rows, cols), scales: F32 or BF16, one for each block of block_rows x block_cols -> F8_B32 */
-	WSRC_GPTQ,  /* qweight I32 (cols / 8, rows), qzeros (groups, rows / 8) stored minus 1 (v1) or not (v2), scales F16 (groups, rows), g_idx
+	WSRC_FP8,   /* F8_E4M3 (rows, cols), scales: F32, BF16 or E8M0, one for each block of block_rows x block_cols -> F8_B32 */
+	WSRC_GPTQ,  /* qweight I32 (cols / 8, rows), qzeros (groups, rows / 8) stored minus 1 (v1) or not (v2), scales F16, BF16 or F32 (groups, rows), g_idx
 		     * I32 (cols) or none -> Q4_0 when all zeros are 8, else Q4_Z; with a g_idx that is not in order, F32 */
-	WSRC_AWQ,   /* qweight I32 (cols, rows / 8), qzeros (groups, rows / 8), scales F16 (groups, rows), nibbles in AWQ's order -> Q4_Z */
+	WSRC_AWQ,   /* qweight I32 (cols, rows / 8), qzeros (groups, rows / 8), scales as GPTQ, nibbles in AWQ's order -> Q4_Z */
 	WSRC_MXFP4  /* blocks U8 (.., rows, cols / 32, 16), scales U8 (.., rows, cols / 32) -> MXFP4 */
 };
 
@@ -42,10 +42,10 @@ struct wsrc {
 	/* Its rows, one piece after the other: three where the tensor (qkvz of a delta net), or a rank's share of it, has q, k and v apart. */
 	struct wsrc_piece pieces[WSRC_PIECES_MAX];
 	uint32_t n_pieces;
-	bool transposed;      /* the tensor is (cols, rows): PLAIN F32, F16, BF16 and GGUF types (then dequantized to F32), and FP8 */
+	bool transposed;      /* the tensor is (cols, rows): F32, F16 and BF16 as they are; GGUF types and codes become F32 */
 	uint64_t at;          /* rows of the tensor before this one of a stack: of experts, or of heads in kv_b_proj; 0 */
-	uint64_t tensor_rows; /* of one of the stack: rows of the tensor, seen as (rows of all, columns), */
-	uint64_t tensor_cols; /* and columns. transposed: tensor_rows == cols, and pieces count columns */
+	uint64_t tensor_rows; /* of one of the stack (GPTQ, AWQ: of all): rows of the tensor, seen as (rows of all, columns), */
+	uint64_t tensor_cols; /* and columns. transposed: tensor_rows == cols (but in GPTQ and AWQ), and pieces count columns */
 	uint64_t col_first;      /* a rank's columns begin here */
 	uint32_t block_rows, block_cols; /* FP8; GPTQ and AWQ: block_cols is the group */
 	bool zeros_minus_one;            /* GPTQ v1 */

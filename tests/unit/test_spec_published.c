@@ -566,13 +566,64 @@ static void gptq_with_biases_of_zeros(void **state)
 	close_all(c, &s);
 }
 
+#define AWQ(name, rows, cols, by_8, groups)                                               \
+	L(0)                                                                              \
+	name ".qweight I32 " #cols " " #by_8, L(0) name ".qzeros I32 " #groups " " #by_8, \
+		L(0) name ".scales F16 " #groups " " #rows
+
+/* As DeepSeek-R1-AWQ: kv_b_proj is coded too. */
+static void latent_attention_in_awq(void **state)
+{
+	static const char config[] =
+		"{\"model_type\": \"deepseek_v2\", \"hidden_size\": 64, \"intermediate_size\": 128, "
+		"\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"vocab_size\": 100, "
+		"\"max_position_embeddings\": 100, \"rms_norm_eps\": 1e-6, \"q_lora_rank\": null, \"kv_lora_rank\": "
+		"64, "
+		"\"qk_nope_head_dim\": 16, \"qk_rope_head_dim\": 8, \"v_head_dim\": 24, \"first_k_dense_replace\": 1, "
+		"\"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "
+		"\"topk_method\": \"greedy\", \"quantization_config\": {\"bits\": 4, \"group_size\": 32, "
+		"\"quant_method\": \"awq\", \"version\": \"gemm\", \"zero_point\": true, "
+		"\"modules_to_not_convert\": null}}";
+	static const char *const tensors[] = {"model.embed_tokens.weight F16 100 64",
+					      "model.norm.weight F16 64",
+					      "lm_head.weight F16 100 64",
+					      L(0) "input_layernorm.weight F16 64",
+					      L(0) "post_attention_layernorm.weight F16 64",
+					      L(0) "self_attn.kv_a_layernorm.weight F16 64",
+					      AWQ("self_attn.q_proj", 96, 64, 12, 2),
+					      AWQ("self_attn.kv_a_proj_with_mqa", 72, 64, 9, 2),
+					      AWQ("self_attn.kv_b_proj", 160, 64, 20, 2),
+					      AWQ("self_attn.o_proj", 64, 96, 8, 3),
+					      AWQ("mlp.gate_proj", 128, 64, 16, 2),
+					      AWQ("mlp.up_proj", 128, 64, 16, 2),
+					      AWQ("mlp.down_proj", 64, 128, 8, 4),
+					      NULL};
+	struct ckpt *c;
+	struct spec s;
+	struct wsrc w;
+
+	read_published(config, tensors, NULL, &c, &s);
+	w = find(&s, c, SPEC_K_B, 0, 3);
+	assert_true(w.code == WSRC_AWQ && w.transposed && w.at == 120 && w.rows == 64 && w.cols == 16 &&
+		    w.tensor_rows == 160 && w.type == GGTYPE_F32);
+	w = find(&s, c, SPEC_V_B, 0, 3);
+	assert_true(!w.transposed && w.at == 136 && w.rows == 24 && w.cols == 64 && w.tensor_rows == 160 &&
+		    w.type == GGTYPE_Q4_Z);
+	close_all(c, &s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(llama_3_1_8b),     cmocka_unit_test(mistral_nemo),
-		cmocka_unit_test(phi_4_mini),       cmocka_unit_test(gemma_3_4b),
-		cmocka_unit_test(deepseek_v3),      cmocka_unit_test(gpt_oss_20b),
-		cmocka_unit_test(qwen_3_5_35b_a3b), cmocka_unit_test(gptq_with_biases_of_zeros),
+		cmocka_unit_test(llama_3_1_8b),
+		cmocka_unit_test(mistral_nemo),
+		cmocka_unit_test(phi_4_mini),
+		cmocka_unit_test(gemma_3_4b),
+		cmocka_unit_test(deepseek_v3),
+		cmocka_unit_test(gpt_oss_20b),
+		cmocka_unit_test(qwen_3_5_35b_a3b),
+		cmocka_unit_test(gptq_with_biases_of_zeros),
+		cmocka_unit_test(latent_attention_in_awq),
 	};
 
 	return cmocka_run_group_tests_name("spec_published", tests, NULL, NULL);

@@ -466,6 +466,13 @@ static struct wsrc four_source(const struct four *f, enum wsrc_code code, bool m
 	return w;
 }
 
+static float four_value(const struct four *f, uint64_t tensor_row, uint64_t tensor_col)
+{
+	uint64_t at = f->gidx[tensor_col] * f->rows + tensor_row;
+
+	return half_to_f32(f->scales[at]) * (float)((int)f->q[tensor_row * f->cols + tensor_col] - (int)f->z[at]);
+}
+
 static void four_expect(const struct four *f, const struct wsrc *w)
 {
 	float *x = decode_all(w, 29);
@@ -473,10 +480,8 @@ static void four_expect(const struct four *f, const struct wsrc *w)
 	for (uint32_t r = 0; r < w->rows; r++)
 		for (uint32_t c = 0; c < w->cols; c++) {
 			const struct wsrc_piece *p = &w->pieces[0];
-			uint64_t tr = p->first + r / p->run * p->step + r % p->run, tc = w->col_first + c,
-				 g = f->gidx[tc];
-			float want = half_to_f32(f->scales[g * f->rows + tr]) *
-				     (float)((int)f->q[tr * f->cols + tc] - (int)f->z[g * f->rows + tr]);
+			uint64_t tr = p->first + r / p->run * p->step + r % p->run;
+			float want = four_value(f, tr, w->col_first + c);
 
 			if (x[r * w->cols + c] != want)
 				fail_msg("row %u, column %u: %g, expected %g", r, c, (double)x[r * w->cols + c],
@@ -534,6 +539,47 @@ static void gptq_and_awq_words_become_blocks(void **state)
 			wsrc_settle(&w);
 			assert_int_equal(w.type, GGTYPE_Q4_0);
 			four_expect(&f, &w);
+		}
+		four_release(&f);
+	}
+}
+
+/* kv_b_proj (heads * (nope + v), lora) in 4 bits: a head's keys are turned, its values are not. */
+static void heads_of_four_bits_come_out_of_the_whole(void **state)
+{
+	uint32_t nope = 16, v = 24, lora = 128, both = nope + v;
+
+	for (int k = 0; k < 2; k++) {
+		struct four f;
+		struct wsrc w;
+		float *x;
+
+		four_init(&f, k == 1, k == 0, 3 * both, lora, 32, -1);
+		for (uint32_t head = 0; head < 3; head++) {
+			w = four_source(&f, k ? WSRC_AWQ : WSRC_GPTQ, k == 0);
+			w.transposed = true;
+			w.at = head * both;
+			w.rows = lora;
+			w.cols = nope;
+			w.pieces[0] = (struct wsrc_piece){lora, 0, lora, lora};
+			wsrc_settle(&w);
+			assert_int_equal(w.type, GGTYPE_F32);
+			x = decode_all(&w, lora);
+			for (uint32_t r = 0; r < lora; r++)
+				for (uint32_t c = 0; c < nope; c++)
+					assert_true(x[r * nope + c] == four_value(&f, head * both + c, r));
+			free(x);
+			w = four_source(&f, k ? WSRC_AWQ : WSRC_GPTQ, k == 0);
+			w.at = head * both + nope;
+			w.rows = v;
+			w.pieces[0] = (struct wsrc_piece){v, 0, v, v};
+			wsrc_settle(&w);
+			assert_int_equal(w.type, GGTYPE_Q4_Z);
+			x = decode_all(&w, 7);
+			for (uint32_t r = 0; r < v; r++)
+				for (uint32_t c = 0; c < lora; c++)
+					assert_true(x[r * lora + c] == four_value(&f, head * both + nope + r, c));
+			free(x);
 		}
 		four_release(&f);
 	}
@@ -817,6 +863,7 @@ int main(void)
 		cmocka_unit_test(transposed_blocks_are_dequantized),
 		cmocka_unit_test(fp8_keeps_the_scale_of_its_block),
 		cmocka_unit_test(gptq_and_awq_words_become_blocks),
+		cmocka_unit_test(heads_of_four_bits_come_out_of_the_whole),
 		cmocka_unit_test(scales_of_other_types_stay_exact),
 		cmocka_unit_test(gptq_in_another_order_is_f32),
 		cmocka_unit_test(mxfp4_nibbles_change_places),
