@@ -19,8 +19,6 @@ _Static_assert(4 * (4 * LIMIT_SEQS + 4 * LIMIT_SEQS * LIMIT_KV_GROUPS) <= 3 * MI
 #define CORE_LEN_MAX(n_groups) ((uint32_t)((LIMIT_STEP_RING_BYTES / 2 - CORE_STEP_REST) * 4 / (17 + (n_groups))))
 _Static_assert(LIMIT_STEP_RING_BYTES / 2 * 4 / 17 <= LIMIT_TOKENS, "a message has room for them");
 
-static void core_set_kv(struct core *c, const struct core_kv *kv);
-
 struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 {
 	struct core *c = mem_new(struct core);
@@ -34,7 +32,7 @@ struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 	c->cfg.seqs_max = min_u32(cfg->seqs_max, cfg->batched_tokens_max);
 	if (!c->cfg.prefill_chunk_max) c->cfg.prefill_chunk_max = cfg->batched_tokens_max;
 	c->len_max = c->model_len_max = UINT32_MAX;
-	core_set_kv(c, &(struct core_kv){0});
+	hold_set_kv(c, &(struct core_kv){0});
 	kvpool_init(&c->pool, 0, cfg->prefix_cache);
 	seqs_init(&c->seqs);
 	sched_init(c);
@@ -78,92 +76,12 @@ struct seq *core_row_seq(const struct core *c, const struct step_row *row)
 	return slot->stay == row->stay ? slot->seq : NULL;
 }
 
-/* ---- blocks ----
- *
- * Full groups keep all blocks of a sequence. A windowed group gives back what lies behind the window as soon as results say how far the
- * sequence is, so it holds window_blocks at most, and a prompt of any length gets on with as many: those are its own from the start.
- * What it gives back before its end is reserved for it. A windowed block that two sequences share would not be free when one of
- * them gives it back, so the second one pays for it as if it were a new one (n_shared). */
-
-uint32_t core_available(const struct core *c)
-{
-	uint32_t n = kvpool_available(&c->pool);
-
-	CHECK(n >= c->n_reserved + c->n_shared);
-	return n - c->n_reserved - c->n_shared;
-}
-
-static bool core_is_windowed(const struct core *c, uint32_t group)
-{
-	return group >= c->kv.n_full;
-}
-
-void core_ref(struct core *c, uint32_t group, uint32_t block)
-{
-	c->n_shared += core_is_windowed(c, group) && kvpool_is_used(&c->pool, block);
-	kvpool_ref(&c->pool, block);
-}
-
-static void core_unref(struct core *c, uint32_t group, uint32_t block)
-{
-	kvpool_unref(&c->pool, block);
-	c->n_shared -= core_is_windowed(c, group) && kvpool_is_used(&c->pool, block);
-}
-
-uint32_t core_first_block(const struct core *c, uint32_t group, uint32_t pos)
-{
-	if (!core_is_windowed(c, group) || pos + 1 <= c->kv.window) return 0;
-	return (pos + 1 - c->kv.window) / KVPOOL_BLOCK;
-}
-
-/* What the rest of its prompt will take beyond what it holds. */
-void core_reserve(struct core *c, struct seq *s)
-{
-	uint32_t n = 0;
-
-	for (uint32_t g = c->kv.n_full; g < c->n_kv_groups; g++) {
-		const struct seq_table *t = &s->tables[g];
-		uint32_t n_live = t->n - t->first, n_left = s->n_all > t->n ? s->n_all - t->n : 0;
-
-		n += min_u32(n_left, c->window_blocks - n_live);
-	}
-	c->n_reserved += n - s->n_reserved;
-	s->n_reserved = n;
-}
-
-/* Everything before `end` is computed: what no later token sees is given back. */
-static void core_leave_behind(struct core *c, struct seq *s, uint32_t end)
-{
-	for (uint32_t g = c->kv.n_full; g < c->n_kv_groups; g++) {
-		struct seq_table *t = &s->tables[g];
-
-		for (uint32_t first = core_first_block(c, g, end); t->first < first && t->first < t->n; t->first++) {
-			core_unref(c, g, t->v[t->first]);
-			t->v[t->first] = KVPOOL_NONE;
-		}
-	}
-	core_reserve(c, s);
-}
-
-/* Last block first: the end of a chain is evicted before what it hangs on. */
-static void core_give_blocks(struct core *c, struct seq *s)
-{
-	for (uint32_t g = 0; g < c->n_kv_groups; g++) {
-		struct seq_table *t = &s->tables[g];
-
-		while (t->n > t->first) core_unref(c, g, t->v[--t->n]);
-		t->n = t->first = 0;
-	}
-	c->n_reserved -= s->n_reserved;
-	s->n_sched = s->n_pending = s->n_published = s->n_reserved = s->n_all = 0;
-}
-
 /* ---- requests ---- */
 
 void core_evict(struct core *c, struct seq *s)
 {
 	CHECK(s->state == SEQ_RUNNING && c->slots[s->slot].seq == s);
-	core_give_blocks(c, s);
+	hold_give_all(c, s);
 	c->slots[s->slot] = (struct slot){0};
 	c->slots_free[c->n_slots_free++] = s->slot;
 	vec32_push(&c->cols.removed, s->slot);
@@ -199,15 +117,6 @@ void core_refuse(struct core *c, struct seq *s, enum refusal reason, const char 
 	core_drop(c, s);
 }
 
-/* Nobody runs. */
-static void core_new_pool(struct core *c, uint32_t n_blocks)
-{
-	kvpool_release(&c->pool);
-	kvpool_init(&c->pool, n_blocks, c->cfg.prefix_cache && !c->kv.recurrent);
-	CHECK(c->n_reserved == 0);
-	c->n_shared = 0;
-}
-
 uint32_t core_kv_window_blocks(const struct core_kv *kv, uint64_t tokens_ahead)
 {
 	if (kv->n_windowed == 0) return 0;
@@ -222,22 +131,6 @@ uint64_t core_kv_len(const struct core_kv *kv, uint64_t tokens_ahead, uint64_t n
 	if (kv->n_windowed == 0 || n_blocks / n_groups < window_blocks) return n_blocks / n_groups * KVPOOL_BLOCK;
 	if (kv->n_full == 0) return UINT64_MAX;
 	return (n_blocks - kv->n_windowed * window_blocks) / kv->n_full * KVPOOL_BLOCK;
-}
-
-/* Tokens that are scheduled before a step has computed them, at most. */
-static uint64_t core_tokens_ahead(const struct core *c)
-{
-	return (uint64_t)c->cfg.steps_in_flight_max * c->cfg.batched_tokens_max;
-}
-
-/* What the workers say that a sequence keeps. */
-static void core_set_kv(struct core *c, const struct core_kv *kv)
-{
-	c->kv = *kv;
-	if (kv->n_full + kv->n_windowed == 0) c->kv.n_full = 1;
-	c->n_kv_groups = c->kv.n_full + c->kv.n_windowed;
-	CHECK(c->n_kv_groups <= LIMIT_KV_GROUPS && (kv->n_windowed == 0 || kv->window > 0));
-	c->window_blocks = core_kv_window_blocks(kv, core_tokens_ahead(c));
 }
 
 /* Events. */
@@ -282,14 +175,14 @@ void core_on_workers_ready(struct core *c, const struct core_workers *w, uint64_
 	size_t state;
 
 	if (c->ready) core_on_workers_lost(c, now); /* they started anew, so what they held is gone */
-	core_set_kv(c, &w->kv);
+	hold_set_kv(c, &w->kv);
 	model_len_max = min_u32(w->model_len_max, CORE_LEN_MAX(c->n_kv_groups));
 	if (c->model_len_max != model_len_max || c->pool.n_blocks != w->n_blocks) route_welcome_all(c);
-	core_new_pool(c, w->n_blocks);
+	hold_new_pool(c, w->n_blocks);
 	c->vocab = w->vocab;
 	c->dim = w->dim;
 	c->model_len_max = model_len_max;
-	c->len_max = (uint32_t)min_u64(model_len_max, core_kv_len(&c->kv, core_tokens_ahead(c), w->n_blocks));
+	c->len_max = (uint32_t)min_u64(model_len_max, core_kv_len(&c->kv, hold_tokens_ahead(c), w->n_blocks));
 	c->ready = c->was_ready = true;
 	for (state = SEQ_WAITING; state < SEQ_DONE; state++) {
 		LIST_EACH(&c->seqs.in_state[state], it, nx) admit_recheck(c, CONTAINER_OF(it, struct seq, link));
@@ -319,26 +212,9 @@ void core_on_workers_lost(struct core *c, uint64_t now)
 	c->ready = false;
 	c->n_recs = 0;
 	c->cols.removed.n = 0; /* whoever comes next has no slots taken */
-	core_new_pool(c, c->pool.n_blocks);
+	hold_new_pool(c, c->pool.n_blocks);
 	suspect_on_loss(c, blamed, n_blamed);
 	free(blamed);
-}
-
-/* The blocks that are full and computed up to `end` can be found by others from now on. */
-static void core_publish(struct core *c, struct seq *s, uint32_t end)
-{
-	CHECK(end <= s->n_tokens);
-	for (; (s->n_published + 1) * KVPOOL_BLOCK <= end; s->n_published++) {
-		const uint32_t *tokens = s->tokens + (size_t)s->n_published * KVPOOL_BLOCK;
-		struct kvpool_chain parent = s->chain;
-
-		for (uint32_t g = 0; g < c->n_kv_groups; g++) {
-			struct kvpool_chain chain =
-				kvpool_publish(&c->pool, s->tables[g].v[s->n_published], kvpool_of_group(parent, g), tokens);
-
-			if (g == 0) s->chain = chain; /* names what lies before, for all groups */
-		}
-	}
 }
 
 /* A request ends because of what the workers found. */
@@ -478,8 +354,8 @@ static void core_on_row(struct core *c, struct seq *s, const struct msg_step_res
 		c->stats.tokens_discarded += row->sample;
 		return;
 	}
-	core_publish(c, s, row->end);
-	core_leave_behind(c, s, row->end);
+	hold_publish(c, s, row->end);
+	hold_leave_behind(c, s, row->end);
 	if (row->n_prompt && !core_on_prompt_row(c, s, m, row, at->prompt, at->prompt_top)) return;
 	if (row->sample) core_on_token(c, s, m, at->sample, at->top);
 	if (row->pool) core_on_pooled(c, s, m, at->pooled);
@@ -545,33 +421,6 @@ void core_stats(const struct core *c, struct core_stats *out)
 	out->blocks_free = c->pool.n_free;
 }
 
-static void core_check_blocks(const struct core *c)
-{
-	uint32_t *refs = mem_array(uint32_t, c->pool.n_blocks);
-	uint32_t i, n_reserved = 0, n_shared = 0;
-
-	LIST_EACH(&c->seqs.in_state[SEQ_RUNNING], it, nx) {
-		const struct seq *s = CONTAINER_OF(it, struct seq, link);
-
-		n_reserved += s->n_reserved;
-		for (uint32_t g = 0; g < LIMIT_KV_GROUPS; g++) {
-			const struct seq_table *t = &s->tables[g];
-
-			CHECK(g < c->n_kv_groups || t->n == 0);
-			if (g < c->n_kv_groups && core_is_windowed(c, g)) CHECK(t->n - t->first <= c->window_blocks);
-			for (i = t->first; i < t->n; i++) {
-				CHECK(t->v[i] < c->pool.n_blocks);
-				if (core_is_windowed(c, g)) n_shared += refs[t->v[i]] > 0;
-				refs[t->v[i]]++;
-			}
-		}
-	}
-	for (i = 0; i < c->pool.n_blocks; i++) CHECK(refs[i] == c->pool.blocks[i].refs);
-	free(refs);
-	CHECK(n_reserved == c->n_reserved && n_shared == c->n_shared);
-	core_available(c);
-}
-
 static void core_check_slots(const struct core *c)
 {
 	uint32_t i, n = 0;
@@ -594,7 +443,7 @@ void core_check(const struct core *c)
 
 	kvpool_check(&c->pool);
 	seqs_check(&c->seqs);
-	core_check_blocks(c);
+	hold_check(c);
 	core_check_slots(c);
 	route_check(c);
 	suspect_check(c);

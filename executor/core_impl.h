@@ -1,5 +1,5 @@
 /* core_impl.h - what the files of the executor's core share: core.c (events, the step results), admit.c (submits), sched.c
- * (what runs in the next step), route.c (what goes to the frontends), suspect.c (quarantine). Nobody else includes it. */
+ * (what runs in the next step), hold.c (who holds which blocks), route.c (what goes to the frontends), suspect.c (quarantine). Nobody else includes it. */
 #ifndef SLUICE_CORE_IMPL_H
 #define SLUICE_CORE_IMPL_H
 
@@ -249,14 +249,30 @@ struct step_rec *core_oldest_step(const struct core *c);
 /* The request of a row, or NULL when it has left the slot. */
 struct seq *core_row_seq(const struct core *c, const struct step_row *row);
 
+/* hold.c */
+/* What the workers say that a sequence keeps; nobody runs. */
+void hold_set_kv(struct core *c, const struct core_kv *kv);
+/* Tokens that are scheduled before a step has computed them, at most. */
+uint64_t hold_tokens_ahead(const struct core *c);
+/* An empty pool; nobody runs. */
+void hold_new_pool(struct core *c, uint32_t n_blocks);
 /* Blocks that may be given to somebody who has none reserved. */
-uint32_t core_available(const struct core *c);
+uint32_t hold_available(const struct core *c);
 /* Blocks of a group before this one lie behind its window when `pos` is the next token to be computed. */
-uint32_t core_first_block(const struct core *c, uint32_t group, uint32_t pos);
+uint32_t hold_first_block(const struct core *c, uint32_t group, uint32_t pos);
 /* One more owner of a published block. */
-void core_ref(struct core *c, uint32_t group, uint32_t block);
+void hold_ref(struct core *c, uint32_t group, uint32_t block);
 /* Reserves what the rest of s's prompt will take; to be called when its tables have changed. */
-void core_reserve(struct core *c, struct seq *s);
+void hold_reserve(struct core *c, struct seq *s);
+/* Makes what the prefix cache has of s the beginning of its tables, without references. Returns how much less is available when s takes
+ * it; or forgets it again. */
+uint32_t hold_find_prefix(struct core *c, struct seq *s);
+void hold_forget_prefix(struct core *c, struct seq *s);
+/* Everything before `end` is computed: full blocks can be found by others; and what no later token sees is given back. */
+void hold_publish(struct core *c, struct seq *s, uint32_t end);
+void hold_leave_behind(struct core *c, struct seq *s, uint32_t end);
+void hold_give_all(struct core *c, struct seq *s);
+void hold_check(const struct core *c);
 
 /* admit.c */
 void admit_submit(struct core *c, const struct msg_submit *m);

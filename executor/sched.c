@@ -155,7 +155,7 @@ static bool sched_grow(struct core *c, struct seq *s, uint32_t n)
 	uint32_t n_blocks = (uint32_t)div_up(s->n_sched + n, KVPOOL_BLOCK), lacking = sched_n_lacking(c, s, n);
 
 	if (!lacking) return true;
-	while (lacking > s->n_reserved && lacking - s->n_reserved > core_available(c))
+	while (lacking > s->n_reserved && lacking - s->n_reserved > hold_available(c))
 		if (!sched_preempt_for(c, s)) return false;
 	for (uint32_t g = 0; g < c->n_kv_groups; g++) {
 		uint32_t from = s->tables[g].n;
@@ -164,7 +164,7 @@ static bool sched_grow(struct core *c, struct seq *s, uint32_t n)
 		sched_fill(c, s, g, n_blocks);
 		sched_grown(c, s, g, from);
 	}
-	core_reserve(c, s);
+	hold_reserve(c, s);
 	return true;
 }
 
@@ -234,68 +234,6 @@ static void sched_added(struct core *c, const struct seq *s)
 	strbuf_append(&o->added_grammars, m->grammar.data, m->grammar.n);
 }
 
-/* Tokens that may come from the prefix cache: what their own logits or states are wanted of must be computed. */
-static uint32_t sched_n_cacheable(const struct seq *s)
-{
-	uint32_t n = s->n_tokens - 1;
-
-	if (s->ask->kind == REQUEST_POOL_MEAN) return 0;
-	/* The log-probability of a position comes from the token before it. */
-	return seq_n_prompt_known(s) < s->n_prompt ? min_u32(n, seq_n_prompt_known(s) - 1) : n;
-}
-
-/* The beginning of s as the prefix cache has it: fills the tables with what is found of each block, without references, as far as group
- * 0 goes on. Returns with how many blocks s can begin: all groups have what its next token sees. */
-static uint32_t sched_look_up(struct core *c, struct seq *s)
-{
-	uint32_t n_max = sched_n_cacheable(s) / KVPOOL_BLOCK, best = 0, since[LIMIT_KV_GROUPS] = {0};
-
-	s->chain = s->root;
-	for (uint32_t i = 0; i < n_max; i++) {
-		const uint32_t *tokens = s->tokens + (size_t)i * KVPOOL_BLOCK;
-		bool all = true;
-
-		for (uint32_t g = 0; g < c->n_kv_groups; g++) {
-			struct seq_table *t = &s->tables[g];
-
-			mem_reserve(t->v, t->cap, (size_t)i + 1);
-			t->v[i] = kvpool_find(&c->pool, kvpool_of_group(s->chain, g), tokens);
-			if (t->v[i] == KVPOOL_NONE) since[g] = i + 1; /* found without a hole from here on */
-			all = all && since[g] <= core_first_block(c, g, (i + 1) * KVPOOL_BLOCK);
-		}
-		if (s->tables[0].v[i] == KVPOOL_NONE) break;
-		if (all) best = i + 1;
-		s->chain = kvpool_chain(&c->pool, s->tables[0].v[i]);
-	}
-	s->chain = best ? kvpool_chain(&c->pool, s->tables[0].v[best - 1]) : s->root;
-	return best;
-}
-
-/* Makes what was looked up the beginning of the tables, without references. Returns how much less is available when s takes it. */
-static uint32_t sched_find_prefix(struct core *c, struct seq *s)
-{
-	uint32_t cost = 0;
-
-	s->n_published = sched_look_up(c, s);
-	for (uint32_t g = 0; g < c->n_kv_groups; g++) {
-		struct seq_table *t = &s->tables[g];
-
-		t->n = s->n_published;
-		t->first = core_first_block(c, g, s->n_published * KVPOOL_BLOCK);
-		for (uint32_t i = 0; i < t->n; i++) {
-			if (i < t->first) t->v[i] = KVPOOL_NONE;
-			else cost += g >= c->kv.n_full || !kvpool_is_used(&c->pool, t->v[i]);
-		}
-	}
-	return cost;
-}
-
-static void sched_forget_prefix(struct core *c, struct seq *s)
-{
-	for (uint32_t g = 0; g < c->n_kv_groups; g++) s->tables[g].n = s->tables[g].first = 0;
-	s->n_published = 0;
-}
-
 /* Blocks that the table of a group gets when s starts. */
 static uint32_t sched_n_at_start(const struct core *c, const struct seq *s, uint32_t group)
 {
@@ -307,7 +245,7 @@ static uint32_t sched_n_at_start(const struct core *c, const struct seq *s, uint
 /* How much less is available when s starts with the prefix that it has. */
 static uint32_t sched_start_cost(struct core *c, struct seq *s)
 {
-	uint32_t cost = sched_find_prefix(c, s);
+	uint32_t cost = hold_find_prefix(c, s);
 
 	for (uint32_t g = 0; g < c->n_kv_groups; g++) cost += sched_n_at_start(c, s, g) - s->n_published;
 	return cost;
@@ -326,8 +264,8 @@ static void sched_count_first_run(struct core *c, struct seq *s)
 /* Gives a waiting request a slot and blocks for all its known tokens, or for as many as its windows will ever need. False: no room. */
 static bool sched_start(struct core *c, struct seq *s)
 {
-	while (sched_start_cost(c, s) > core_available(c)) {
-		sched_forget_prefix(c, s);
+	while (sched_start_cost(c, s) > hold_available(c)) {
+		hold_forget_prefix(c, s);
 		if (!sched_preempt_idle(c)) return false;
 	}
 	seq_move(&c->seqs, s, SEQ_RUNNING);
@@ -339,12 +277,12 @@ static bool sched_start(struct core *c, struct seq *s)
 	sched_added(c, s);
 	/* What was found first, so that making room for the rest does not evict it. */
 	for (uint32_t g = 0; g < c->n_kv_groups; g++)
-		for (uint32_t i = s->tables[g].first; i < s->tables[g].n; i++) core_ref(c, g, s->tables[g].v[i]);
+		for (uint32_t i = s->tables[g].first; i < s->tables[g].n; i++) hold_ref(c, g, s->tables[g].v[i]);
 	for (uint32_t g = 0; g < c->n_kv_groups; g++) {
 		sched_fill(c, s, g, sched_n_at_start(c, s, g));
 		sched_grown(c, s, g, 0);
 	}
-	core_reserve(c, s);
+	hold_reserve(c, s);
 	sched_count_first_run(c, s);
 	return true;
 }
