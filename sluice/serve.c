@@ -568,14 +568,17 @@ int serve_main(int argc, char **argv)
 	}
 	log_init("supervisor", (enum log_level)s.config.log_level);
 	signal(SIGPIPE, SIG_IGN);
-	uv_loop_init(&s.loop);
-	rc = serve_find_model(&s, &err);
-	if (rc == ST_OK) rc = serve_preflight(&s, &err);
-	if (rc == ST_OK) rc = serve_descriptors(&err);
-	if (rc == ST_OK) rc = serve_start(&s, &err);
+	/* Before the loop and the model, which take descriptors and perhaps an hour of fetching. */
+	rc = serve_descriptors(&err);
+	if (rc == ST_OK && uv_loop_init(&s.loop) != 0) rc = err_set(&err, ST_IO, "the event loop cannot be made");
+	if (rc == ST_OK) {
+		rc = serve_find_model(&s, &err);
+		if (rc == ST_OK) rc = serve_preflight(&s, &err);
+		if (rc == ST_OK) rc = serve_start(&s, &err);
+		if (rc != ST_OK) uv_loop_close(&s.loop);
+	}
 	if (rc != ST_OK) {
 		log_error("%s", err.text);
-		uv_loop_close(&s.loop);
 		keysource_release(&s.keysource);
 		config_release(&s.config);
 		return EXIT_FAILED;

@@ -42,10 +42,11 @@ def test_a_frozen_machine_kills_nobody(start, tiny):
     assert s.kids("") == before, s.text()
 
 
-def test_too_few_descriptors_are_named(start, tiny):
-    s = start(tiny, wrap=("bash", "-c", 'ulimit -n 300; exec "$@"', "_"))
+@pytest.mark.parametrize("limit", [5, 8, 300])
+def test_too_few_descriptors_are_named(start, tiny, limit):
+    s = start(tiny, wrap=("bash", "-c", 'ulimit -n %d; exec "$@"' % limit, "_"))
     assert s.wait() == 1
-    assert s.lines("the limit of open files is 300, but at least 512 are needed"), s.text()
+    assert s.lines("the limit of open files is %d, but at least 512 are needed" % limit), s.text()
 
 
 def test_a_low_soft_limit_is_raised(start, tiny):
