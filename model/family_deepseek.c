@@ -18,6 +18,7 @@ static void family_deepseek_heads(struct family_reading *r)
 	y->kv_heads = y->heads; /* GGUF files say 1: the latent */
 	y->q_lora = family_u32_or(r, FAMILY_q_lora, 0);
 	y->kv_lora = family_u32(r, FAMILY_kv_lora);
+	y->latent_eps = r->g ? r->s->eps : 1e-6; /* whatever rms_norm_eps is; llama.cpp takes the file's */
 	if (!r->g) {
 		y->nope_dim = family_u32(r, FAMILY_nope_dim);
 		y->v_dim = family_u32(r, FAMILY_v_dim);

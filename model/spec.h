@@ -56,6 +56,7 @@ struct spec_layer {
 	bool out_gate; /* attention's output is multiplied by sigmoid of a gate that stands beside q */
 	uint32_t q_lora; /* MLA: width of q's bottleneck; 0: none */
 	uint32_t kv_lora, nope_dim;
+	double latent_eps; /* MLA: of the norms within it, Q_A_NORM and KV_A_NORM */
 
 	/* SPEC_DELTA */
 	uint32_t dk_heads, dv_heads, dk_dim, dv_dim, conv_width; /* dk_heads divides dv_heads */

@@ -41,10 +41,10 @@ static void decoder_rotate(struct decoder *d, const struct decoder_layer *l, con
 /* ---- attention ---- */
 
 static void decoder_head_norm(struct decoder *d, const float *w, float *x, uint32_t ld_x, uint32_t heads, uint32_t dim,
-			      uint32_t n)
+			      double eps, uint32_t n)
 {
 	struct knorm a = {
-		.out = x, .ld_out = ld_x, .x = x, .ld_x = ld_x, .w = w, .groups = heads, .dim = dim, .eps = d->eps};
+		.out = x, .ld_out = ld_x, .x = x, .ld_x = ld_x, .w = w, .groups = heads, .dim = dim, .eps = (float)eps};
 
 	d->ops->norm(d->dev, &a, n);
 }
@@ -57,8 +57,10 @@ static void decoder_attention_qk(struct decoder *d, const struct decoder_layer *
 	float *k = q + y->heads * y->k_dim;
 
 	if (y->qk_norm) {
-		if (with_q) decoder_head_norm(d, l->w->vec[SPEC_Q_NORM], q, ld, y->heads, y->k_dim, b->n_tokens);
-		decoder_head_norm(d, l->w->vec[SPEC_K_NORM], k, ld, y->kv_heads, y->k_dim, b->n_tokens);
+		if (with_q)
+			decoder_head_norm(d, l->w->vec[SPEC_Q_NORM], q, ld, y->heads, y->k_dim, d->spec->eps,
+					  b->n_tokens);
+		decoder_head_norm(d, l->w->vec[SPEC_K_NORM], k, ld, y->kv_heads, y->k_dim, d->spec->eps, b->n_tokens);
 	}
 	if (with_q)
 		decoder_rotate(d, l, b, q, ld, y->heads + y->kv_heads, y->k_dim);
@@ -147,9 +149,9 @@ static void decoder_mla_project(struct decoder *d, const struct decoder_layer *l
 
 	if (y->q_lora) outs[1] = decoder_to(l, SPEC_Q_A, q_low, y->q_lora);
 	d->ops->matmul(d->dev, h, d->dim, n, outs, store_only ? 1 : 2);
-	decoder_head_norm(d, l->w->vec[SPEC_KV_A_NORM], latent, ld_latent, 1, y->kv_lora, n);
+	decoder_head_norm(d, l->w->vec[SPEC_KV_A_NORM], latent, ld_latent, 1, y->kv_lora, y->latent_eps, n);
 	if (!y->q_lora || store_only) return;
-	decoder_head_norm(d, l->w->vec[SPEC_Q_A_NORM], q_low, y->q_lora, 1, y->q_lora, n);
+	decoder_head_norm(d, l->w->vec[SPEC_Q_A_NORM], q_low, y->q_lora, 1, y->q_lora, y->latent_eps, n);
 	outs[1] = decoder_to(l, SPEC_Q_B, q, ld_q);
 	d->ops->matmul(d->dev, q_low, y->q_lora, n, &outs[1], 1);
 }
@@ -250,7 +252,7 @@ static const float *decoder_delta(struct decoder *d, const struct decoder_layer 
 
 	d->ops->matmul(d->dev, h, d->dim, n, outs, 4);
 	decoder_delta_run(d, l, b, qkv, ba);
-	decoder_head_norm(d, l->w->vec[SPEC_D_NORM], h, out_dim, y->dv_heads, y->dv_dim, n);
+	decoder_head_norm(d, l->w->vec[SPEC_D_NORM], h, out_dim, y->dv_heads, y->dv_dim, d->spec->eps, n);
 	d->ops->glu(d->dev, z, z, h, n, out_dim, KGLU_SILU, 0);
 	return z;
 }

@@ -68,13 +68,18 @@ static void plaindec_mul(double *out, const float *w, const float *bias, const d
 	}
 }
 
-static void plaindec_norm(const struct spec *s, double *out, const double *x, const float *w, uint32_t dim)
+static void plaindec_norm_by(double eps, double *out, const double *x, const float *w, uint32_t dim)
 {
 	double sum = 0;
 
 	for (uint32_t i = 0; i < dim; i++) sum += x[i] * x[i];
-	sum = sqrt(sum / dim + s->eps);
+	sum = sqrt(sum / dim + eps);
 	for (uint32_t i = 0; i < dim; i++) out[i] = x[i] / sum * (double)w[i];
+}
+
+static void plaindec_norm(const struct spec *s, double *out, const double *x, const float *w, uint32_t dim)
+{
+	plaindec_norm_by(s->eps, out, x, w, dim);
 }
 
 static double plaindec_sigmoid(double x)
@@ -201,11 +206,11 @@ static void plaindec_mla(const struct spec *s, const struct spec_layer *y, float
 		const double *in = x + (size_t)t * s->dim;
 
 		plaindec_mul(latent, w[SPEC_KV_A], NULL, in, y->kv_lora + pe, s->dim);
-		plaindec_norm(s, latent, latent, w[SPEC_KV_A_NORM], y->kv_lora);
+		plaindec_norm_by(y->latent_eps, latent, latent, w[SPEC_KV_A_NORM], y->kv_lora);
 		plaindec_rotate(s, y, latent + y->kv_lora, t);
 		if (y->q_lora) {
 			plaindec_mul(low, w[SPEC_Q_A], NULL, in, y->q_lora, s->dim);
-			plaindec_norm(s, low, low, w[SPEC_Q_A_NORM], y->q_lora);
+			plaindec_norm_by(y->latent_eps, low, low, w[SPEC_Q_A_NORM], y->q_lora);
 			plaindec_mul(q + (size_t)t * kd, w[SPEC_Q_B], NULL, low, kd, y->q_lora);
 		} else {
 			plaindec_mul(q + (size_t)t * kd, w[SPEC_Q], NULL, in, kd, s->dim);

@@ -89,6 +89,7 @@ static void model_mla(struct spec_layer *y)
 	y->k_dim = y->nope_dim + 8;
 	y->v_dim = PICK(8, 16, 20);
 	y->kv_lora = PICK(16, 24, 32);
+	y->latent_eps = y->kv_lora == 24 ? 1e-2 : 1e-6;
 	y->q_lora = rnd(2) ? PICK(12, 16) : 0;
 }
 

@@ -25,7 +25,7 @@
 	N(post_norms)                                                                                                \
 	N(heads)                                                                                                     \
 	N(kv_heads) N(k_dim) N(v_dim) N(rope) N(window) N(qkv_bias) N(o_bias) N(qk_norm) N(sinks) N(out_gate)        \
-		N(q_lora) N(kv_lora) N(nope_dim) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) N(conv_width) N(dv_tiled) N(glu)    \
+		N(q_lora) N(kv_lora) N(nope_dim) N(latent_eps) N(dk_heads) N(dv_heads) N(dk_dim) N(dv_dim) N(conv_width) N(dv_tiled) N(glu)    \
 			N(ffn) N(ffn_bias) N(n_experts) N(n_used) N(expert_ffn) N(n_groups) N(groups_used) N(router) \
 				N(router_norm) N(router_bias) N(router_correction) N(expert_bias) N(shared_ffn)      \
 					N(shared_gate)
@@ -60,7 +60,7 @@ static void same_layer(const char *where, uint32_t i, const struct spec_layer *f
 #define ATT(dim, length)                                                                                           \
 	.heads = 8, .kv_heads = 4, .k_dim = (length), .v_dim = (length), .scale = 1 / sqrt(length), .n_groups = 1, \
 	.groups_used = 1, .router_scale = 1
-#define MLA_HEAD .mixer = SPEC_MLA, .heads = 8, .kv_heads = 8, .k_dim = 24, .v_dim = 16, .kv_lora = 32, .nope_dim = 16
+#define MLA_HEAD .mixer = SPEC_MLA, .heads = 8, .kv_heads = 8, .k_dim = 24, .v_dim = 16, .kv_lora = 32, .nope_dim = 16, .latent_eps = 1e-6
 #define DELTA_NET                                                                                                   \
 	.mixer = SPEC_DELTA, .rope = -1, .dk_heads = 4, .dv_heads = 8, .dk_dim = 16, .dv_dim = 16, .conv_width = 4, \
 	.n_groups = 1, .groups_used = 1, .router_scale = 1
