@@ -41,8 +41,8 @@ void family_window(struct family_reading *r)
 {
 	r->window = family_u32(r, FAMILY_window);
 	if (!r->window)
-		family_fail(r, ST_INVALID, "%s%s is 0; expected the positions that a layer sees",
-			    r->g ? "key " : "", family_key(r, FAMILY_window).text);
+		family_fail(r, ST_INVALID, "%s%s is 0; expected the positions that a layer sees", r->g ? "key " : "",
+			    family_key(r, FAMILY_window).text);
 }
 
 /* GGUF: all rows that the embedding has, of which the tokenizer's may be drawn. Folders: what config.json says, checked
