@@ -114,5 +114,7 @@ bool respitems_read(struct chatbody *c, json_t *input)
 		chatbody_at_ix(where, "input", i);
 		read_item(c, json_array_get(input, i), where);
 	}
+	if (c->e->status == 0 && json_array_size(c->messages) == 0) /* reasoning without a word, say */
+		return apierr_set(c->e, 400, "input", "`input` must hold a message: what it has says nothing.");
 	return c->e->status == 0;
 }

@@ -103,6 +103,7 @@ static void test_items(void **state)
 		{"{}", NULL, "input", "`input` must be a text or a list of items, not empty"},
 		{"{'input':[]}", NULL, "input", "not empty"},
 		{"{'input':7}", NULL, "input", "not empty"},
+		{"{'input':[{'type':'reasoning','id':'r'}]}", NULL, "input", "must hold a message"},
 		{"{'input':['x']}", NULL, "input[0]", "`input[0]` must be an object"},
 		{"{'input':[{'role':'robot','content':'x'}]}", NULL, "input[0].role", "`developer`"},
 		{"{'input':[{'role':'user','content':'x'},{'role':'user'}]}", NULL, "input[1].content", "`input[1].content` must be a string or a list"},
