@@ -4,49 +4,9 @@
  *   build/bench/attnbench [threads] [level] [part ...]     parts: types window latent store; all by default
  *
  * Each figure is the best of many runs; with one thread it is processor time, which other work disturbs little. */
-#include "common/clock.h"
-#include "kernels/kernels.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/bench/kernbench.h"
 
 enum { TOKENS_MAX = 512, BLOCKS_MAX = 1024, SEQS_MAX = 16 };
-
-static struct kdev *dev;
-static const struct kops *ops;
-static uint32_t n_threads = 1;
-
-static uint64_t bench_now_ns(void)
-{
-	struct timespec ts;
-
-	if (n_threads > 1) return clock_now_ns();
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
-static void *bench_alloc(size_t bytes)
-{
-	void *p = kdev_alloc(dev, bytes);
-
-	if (!p) abort();
-	return p;
-}
-
-static void bench_sync(void)
-{
-	if (kdev_sync(dev) != ST_OK) abort();
-}
-
-static float *bench_floats(size_t n)
-{
-	float *x = bench_alloc(n * sizeof(float));
-	uint32_t seed = 7;
-
-	for (size_t i = 0; i < n; i++) x[i] = (float)((seed = seed * 1664525 + 1013904223) >> 8) * 0x1p-23f - 1;
-	return x;
-}
 
 struct bench_shape {
 	const char *name;
@@ -227,13 +187,6 @@ static void bench_store(void)
 	}
 }
 
-static bool bench_wants(int argc, char **argv, const char *part)
-{
-	for (int i = 3; i < argc; i++)
-		if (strcmp(argv[i], part) == 0) return true;
-	return argc <= 3;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct bench_shape dense[] = {{"9/3/64", 9, 3, 64, 64, false},
@@ -241,22 +194,9 @@ int main(int argc, char **argv)
 						   {"16/8/256", 16, 8, 256, 256, false}};
 	static const struct bench_shape latent[] = {{"latent 16", 16, 1, 576, 512, true},
 						    {"latent 128", 128, 1, 576, 512, true}};
-	struct kdev_opts opts = {.level_max = KLEVEL_AVX512};
-	struct errbuf err = {{0}};
+	int rc = bench_open(argc, argv, &(struct kdev_limits){0});
 
-	if (argc > 1) n_threads = (uint32_t)max_u64(1, strtoul(argv[1], NULL, 10));
-	opts.n_threads = n_threads;
-	if (argc > 2 && !klevel_parse(argv[2], &opts.level_max)) {
-		fprintf(stderr, "levels: ref, avx2, avx512\n");
-		return 2;
-	}
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (kdev_open_cpu(&dev, &opts, &err) != ST_OK) {
-		fprintf(stderr, "%s\n", err.text);
-		return 1;
-	}
-	ops = kdev_ops(dev);
-	printf("level %s, %u threads\n", ops->name, opts.n_threads);
+	if (rc) return rc;
 	if (bench_wants(argc, argv, "types")) bench_all_types(dense, ARRAY_LEN(dense));
 	if (bench_wants(argc, argv, "window")) bench_window();
 	if (bench_wants(argc, argv, "latent")) bench_all_types(latent, ARRAY_LEN(latent));
