@@ -1,6 +1,7 @@
 /* hubcache.c - see hubcache.h. */
 #include "sluice/hubcache.h"
 
+#include "common/filetext.h"
 #include "common/mem.h"
 #include "sluice/hubname.h"
 
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define FILES_MAX 20000 /* of a snapshot */
+#define REF_MAX   256   /* bytes of a file that names a commit */
 #define DEPTH_MAX 8
 
 void hubcache_init(struct hubcache *c, const char *cache, const char *repo)
@@ -53,20 +55,20 @@ static void hubcache_ref(const struct hubcache *c, const char *revision, char ou
 
 int hubcache_commit(const struct hubcache *c, const char *revision, char commit[41])
 {
-	char path[HUBCACHE_PATH_MAX], text[42] = "";
+	char path[HUBCACHE_PATH_MAX], *text;
 	struct stat st;
-	FILE *f;
+	size_t len;
+	bool good;
 
 	snprintf(commit, 41, "%.40s", revision);
 	if (!hubname_is_commit(revision)) {
 		hubcache_ref(c, revision, path);
-		f = fopen(path, "re");
-		if (!f) return ST_NOT_FOUND;
-		text[fread(text, 1, sizeof(text) - 1, f)] = 0;
-		fclose(f);
+		if (filetext_read(&text, &len, path, REF_MAX, NULL) != ST_OK) return ST_NOT_FOUND;
 		text[strcspn(text, "\r\n")] = 0;
-		if (!hubname_is_commit(text)) return ST_NOT_FOUND;
-		snprintf(commit, 41, "%s", text);
+		good = hubname_is_commit(text);
+		if (good) snprintf(commit, 41, "%s", text);
+		free(text);
+		if (!good) return ST_NOT_FOUND;
 	}
 	hubcache_snapshot(c, commit, NULL, path);
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? ST_OK : ST_NOT_FOUND;

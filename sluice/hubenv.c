@@ -1,6 +1,7 @@
 /* hubenv.c - see hubenv.h. Empty variables count as unset. */
 #include "sluice/hubenv.h"
 
+#include "common/filetext.h"
 #include "common/mem.h"
 #include "common/quote.h"
 #include "common/strbuf.h"
@@ -80,18 +81,17 @@ static int set_token(struct hubenv *e, const char *text, const char *where, stru
 
 static int read_token_file(struct hubenv *e, const char *path, struct errbuf *err)
 {
-	char text[TOKEN_MAX + 1];
-	FILE *f = fopen(path, "re");
 	size_t len;
-	int rc;
+	char *text;
+	int rc = filetext_read(&text, &len, path, TOKEN_MAX - 1, err);
 
-	if (!f) return ST_OK;
-	len = fread(text, 1, TOKEN_MAX, f);
-	fclose(f);
-	text[len] = 0;
-	rc = len == TOKEN_MAX ? err_set(err, ST_INVALID, "the token file is longer than %d bytes", TOKEN_MAX - 1)
-			      : set_token(e, text, "the token file", err);
-	explicit_bzero(text, sizeof(text));
+	if (rc == ST_NOT_FOUND || rc == ST_DENIED || rc == ST_IO) return ST_OK;
+	if (rc == ST_LIMIT) rc = err_set(err, ST_INVALID, "the token file is longer than %d bytes", TOKEN_MAX - 1);
+	if (rc == ST_OK) {
+		rc = set_token(e, text, "the token file", err);
+		explicit_bzero(text, len);
+		free(text);
+	}
 	return rc == ST_OK ? ST_OK : err_prefix(err, rc, "%s", path);
 }
 

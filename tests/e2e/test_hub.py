@@ -182,6 +182,13 @@ def test_the_token_goes_to_the_hub_and_not_to_the_cdn(hub, pull, how):
     assert hub.asked("GET", "model.safetensors", "cdn")
 
 
+def test_a_token_file_that_is_no_file(pull, tmp_path):
+    """A pipe would hold the reader up for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    _, said = pull.run("org/m", code=1, HF_TOKEN_PATH=str(tmp_path / "pipe"))
+    assert "pipe: not a plain file" in said
+
+
 def test_gated_private_and_unknown_repositories(hub, pull):
     _, said = pull.run("org/nosuch", code=1)
     assert "org/nosuch: the hub wants to know who asks (401): Repository not found" in said and "set HF_TOKEN" in said
