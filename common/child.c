@@ -38,6 +38,46 @@ void child_die_with_parent(void)
 	if (poll(&p, 1, 0) == 1 && (p.revents & POLLHUP) && !(p.revents & POLLIN)) _exit(EXIT_ORPHAN);
 }
 
+/* The first descriptor of the ancillary data, or -1; the others are closed. */
+static int child_take_fd(struct msghdr *h)
+{
+	int first = -1;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+		for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (first < 0) first = fd;
+			else close(fd);
+		}
+	}
+	return first;
+}
+
+int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct iovec io = {buf, cap};
+	struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	ssize_t n;
+
+	*passed = -1;
+	do {
+		n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return ST_AGAIN;
+	if (n < 0 && errno != ECONNRESET) return ST_IO;
+	if (n <= 0) return ST_CLOSED;
+	*passed = child_take_fd(&h);
+	*len = (size_t)n;
+	if (!(h.msg_flags & MSG_TRUNC)) return ST_OK;
+	if (*passed >= 0) close(*passed);
+	*passed = -1;
+	return ST_LIMIT;
+}
+
 int child_receive(int fd, void *buf, size_t cap, size_t *len, int timeout_ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -61,10 +101,29 @@ int child_receive(int fd, void *buf, size_t cap, size_t *len, int timeout_ms)
 
 int child_send(int fd, const void *data, size_t len)
 {
+	return child_send_fd(fd, data, len, -1);
+}
+
+int child_send_fd(int fd, const void *data, size_t len, int passed)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
+	struct iovec io = {(void *)data, len};
+	struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1};
 	ssize_t n;
 
+	if (passed >= 0) {
+		struct cmsghdr *c;
+
+		h.msg_control = control;
+		h.msg_controllen = sizeof(control);
+		c = CMSG_FIRSTHDR(&h);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &passed, sizeof(passed));
+	}
 	do {
-		n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = sendmsg(fd, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
 	} while (n < 0 && errno == EINTR);
 	if (n == (ssize_t)len) return ST_OK;
 	if (errno == EAGAIN || errno == EWOULDBLOCK) return ST_AGAIN;

@@ -4,7 +4,9 @@
  *       supervisor is gone and the child must end at once. PR_SET_PDEATHSIG is set as well, because a busy child may not look.
  * fd 4  status page (memfd)
  * fd 5  step ring (memfd): executor, workers
- * fd 6  listening socket: frontend
+ * fd 6  listening socket: frontend (others may come and go by `listener` packets)
+ * fd 7  inbox: a frontend's datagram socket, bound by the supervisor at boot_inbox_path(), on which siblings hand connections over. The
+ *       supervisor keeps it open, so what was handed to a frontend that died waits for the next one of its slot
  * fd 8.. reply rings (memfd) of all ranks, executor; a worker has only its own at 8
  * fd 8 + LIMIT_WORKERS.. eventfds of the reply rings, likewise
  * Unused numbers are closed. */
@@ -18,6 +20,7 @@
 #define CHILD_FD_PAGE 4
 #define CHILD_FD_STEP_RING 5
 #define CHILD_FD_LISTEN 6
+#define CHILD_FD_INBOX 7
 #define CHILD_FD_REPLY_RING 8
 #define CHILD_FD_REPLY_EVENT (CHILD_FD_REPLY_RING + 64)
 
@@ -38,7 +41,12 @@ void child_die_with_parent(void);
 
 /* Receives one packet into buf, waiting up to timeout_ms (-1: for ever). ST_CLOSED at end of file. */
 int child_receive(int fd, void *buf, size_t cap, size_t *len, int timeout_ms) MUST_CHECK;
+/* Likewise, not waiting; a descriptor that came with the packet is given to the caller in *passed (close-on-exec), else -1. Further
+ * ones are closed. */
+int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed) MUST_CHECK;
 /* Sends one packet, not blocking. */
 int child_send(int fd, const void *data, size_t len) MUST_CHECK;
+/* Likewise, with a copy of a descriptor; passed < 0: without. */
+int child_send_fd(int fd, const void *data, size_t len, int passed) MUST_CHECK;
 
 #endif

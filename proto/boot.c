@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int boot_take(struct boot *b, const struct msg_boot *m, struct errbuf *err)
 {
@@ -110,16 +111,29 @@ void boot_frontend_path(const char *ipc_dir, uint32_t frontend, uint32_t incarna
 	snprintf(out, cap, "%s/frontend-%u-%u", ipc_dir, frontend, incarnation);
 }
 
-int boot_poll(struct msg *m, void *buf, size_t cap)
+void boot_inbox_path(const char *ipc_dir, uint32_t frontend, char *out, size_t cap)
+{
+	snprintf(out, cap, "%s/inbox-%u", ipc_dir, frontend);
+}
+
+int boot_poll_fd(struct msg *m, void *buf, size_t cap, int *passed)
 {
 	size_t len;
 	int rc;
 
 	for (;;) {
-		rc = child_receive(CHILD_FD_CONTROL, buf, cap, &len, 0);
-		if (rc == ST_TIMEOUT) return ST_AGAIN;
+		rc = child_receive_fd(CHILD_FD_CONTROL, buf, cap, &len, passed);
 		if (rc != ST_OK && rc != ST_LIMIT) return rc == ST_AGAIN ? ST_AGAIN : ST_CLOSED;
 		if (rc == ST_OK && msg_unpack(m, buf, len) == ST_OK) return ST_OK;
+		if (*passed >= 0) close(*passed);
 		log_warning("a control packet of the supervisor could not be read and was dropped");
 	}
+}
+
+int boot_poll(struct msg *m, void *buf, size_t cap)
+{
+	int passed, rc = boot_poll_fd(m, buf, cap, &passed);
+
+	if (rc == ST_OK && passed >= 0) close(passed);
+	return rc;
 }

@@ -36,9 +36,14 @@ void boot_send_failed(int exit_code, const char *text);
 void boot_requests_path(const char *ipc_dir, uint64_t epoch, char *out, size_t cap);
 void boot_frontend_path(const char *ipc_dir, uint32_t frontend, uint32_t incarnation, char *out, size_t cap);
 
+/* Of a frontend's inbox (common/child.h). */
+void boot_inbox_path(const char *ipc_dir, uint32_t frontend, char *out, size_t cap);
+
 /* One packet of the control socket, not blocking. ST_AGAIN: none; ST_CLOSED: the supervisor is gone. Packets that are no message are
  * skipped. m's views point into buf. */
 int boot_poll(struct msg *m, void *buf, size_t cap) MUST_CHECK;
+/* Likewise; *passed: the descriptor that came with it, the caller's, or -1. (boot_poll() closes it.) */
+int boot_poll_fd(struct msg *m, void *buf, size_t cap, int *passed) MUST_CHECK;
 
 /* Largest control packet. */
 #define BOOT_PACKET_MAX (128 * 1024)

@@ -33,6 +33,8 @@ enum config_activations { ACTIVATIONS_AUTO, ACTIVATIONS_Q8, ACTIVATIONS_F32 };
 enum config_kv_dtype { KV_DTYPE_AUTO, KV_DTYPE_BF16, KV_DTYPE_F16, KV_DTYPE_F32, KV_DTYPE_FP8, KV_DTYPE_INT8 };
 enum config_kernels { KERNELS_AUTO, KERNELS_REF, KERNELS_AVX2, KERNELS_AVX512 };
 
+enum config_scheduling { SCHEDULING_FCFS, SCHEDULING_PRIORITY };
+enum config_log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 enum config_generation { GENERATION_AUTO, GENERATION_VLLM };
 
 /* Defaults. config_release() frees the strings. */

@@ -117,7 +117,8 @@ enum refusal {
 	REFUSAL_DRAINING = 3,   /* 503 */
 	REFUSAL_POISON = 4,     /* it brought a worker down alone: 500 */
 	REFUSAL_INVALID = 5,    /* fields that do not go together: 400 */
-	REFUSAL_NUMERIC = 6     /* the model gave no usable logits: 500 */
+	REFUSAL_NUMERIC = 6,    /* the model gave no usable logits: 500 */
+	REFUSAL_QUEUE_TIMEOUT = 7 /* it waited for queue_ms: 503 with Retry-After */
 };
 
 /* Appends the packed message. ST_LIMIT when a field is above its bound or out overflows. */

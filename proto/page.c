@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define PAGE_MAGIC 0x736c756963655047ull
-#define PAGE_LAYOUT 2
+#define PAGE_LAYOUT 3
 
 /* Bucket bounds as text and value; vLLM's lists (vllm/v1/metrics/loggers.py). */
 #define B(x) {#x, x}
@@ -156,7 +156,7 @@ static const struct page_slot *slots_of(const struct page *p, enum page_owner ow
 	*n = 1;
 	switch (owner) {
 	case OWNER_FRONTEND:
-		*n = min_u32(p->n_frontends, LIMIT_FRONTENDS);
+		*n = min_u32(atomic_load(&p->n_frontends), LIMIT_FRONTENDS);
 		return p->frontends;
 	case OWNER_WORKER:
 		*n = min_u32(p->n_workers, LIMIT_WORKERS);

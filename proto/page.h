@@ -30,7 +30,7 @@ enum page_histogram { METRICS_HISTOGRAMS(PAGE_HISTOGRAM_ENUM) HISTOGRAM_COUNT };
 
 /* What a process is doing; in words in /health. */
 enum page_state {
-	PAGE_EMPTY = 0,   /* no process has used the slot */
+	PAGE_EMPTY = 0,   /* no process has used the slot, or the one that did has left for good */
 	PAGE_STARTING,
 	PAGE_LOADING,     /* progress says how far */
 	PAGE_WARMING,
@@ -60,12 +60,18 @@ struct page_slot {
 struct page {
 	uint64_t magic;
 	uint32_t layout;     /* changes with any of the structs */
-	uint32_t n_frontends, n_workers;
+	/* Slots [0, n_frontends) have been used: a frontend that replaces another one, or is added, gets a slot of its own, and one that
+	 * has left for good leaves its slot PAGE_EMPTY, with its counters. Grows only; written by the supervisor. */
+	_Atomic uint32_t n_frontends;
+	uint32_t n_workers;
 	_Atomic uint64_t epoch;          /* newest executor epoch */
 	_Atomic uint32_t draining;
 	_Atomic uint32_t model_len_max;  /* written by the executor when the workers are ready */
 	_Atomic uint64_t n_blocks;
 	_Atomic uint64_t model_ident;    /* of the checkpoint, by the supervisor before any process is started; 0: any */
+	/* The supervisor has given up on the engine: requests are refused and streams end, with this text. Set once; the text first. */
+	_Atomic uint32_t engine_failed;
+	char engine_failed_text[256];
 	_Atomic uint32_t recurrent; /* 1: the model's sequences have states, so there is no prefix cache */
 	struct page_slot supervisor, executor;
 	struct page_slot frontends[LIMIT_FRONTENDS];

@@ -171,7 +171,7 @@ static void another_layout_is_refused(void **state)
 	p->n_workers = 1;
 	p->layout++;
 	assert_int_equal(page_check(p, sizeof(*p), &err), ST_CORRUPT);
-	assert_string_equal(err.text, "shared memory holds no status page of layout 2; was another version started?");
+	assert_string_equal(err.text, "shared memory holds no status page of layout 3; was another version started?");
 	free(p);
 }
 
