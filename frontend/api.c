@@ -94,6 +94,7 @@ void api_init(struct api *a, uint64_t now)
 	a->metric_labels = metric_labels(a->names[0]);
 	list_init(&a->gens);
 	list_init(&a->gens_due);
+	list_init(&a->embeds);
 	list_init(&a->embeds_due);
 	offload_init(&a->offload, a->loop);
 	strbuf_init(&a->scratch, API_SCRATCH_MAX);
@@ -141,7 +142,7 @@ bool api_is_ready(struct api *a, struct apierr *e)
 	page_health(a->page, a->now, a->heartbeat_max_ns, &h);
 	/* The mesh is ready, and a sibling may have said so already; only the executor's word to this frontend is still under way.
 	 * The request waits for it. */
-	if (h.ready && api_model_len(a) > 0) return true;
+	if (h.up && api_model_len(a) > 0) return true;
 	e->retry_s = 1;
 	return apierr_set(e, 503, NULL, "The model is not ready yet: %s, %.0f%%%s%s%s.", h.phase, h.progress * 100, h.detail[0] ? " (" : "",
 			  h.detail, h.detail[0] ? ")" : "");

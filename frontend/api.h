@@ -48,7 +48,8 @@ struct api {
 	bool draining;
 	struct list gens;              /* all generations */
 	struct list gens_due;          /* that have something to write */
-	struct list embeds_due;        /* requests for embeddings that go on in this pass */
+	struct list embeds;            /* requests for embeddings that the executor works on */
+	struct list embeds_due;        /* those that go on in this pass */
 	struct offload offload;
 	struct strbuf scratch;         /* for documents and chunks; empty between uses */
 };

@@ -576,6 +576,11 @@ bool conn_is_dead(const struct conn *c)
 	return c->state == CONN_DEAD;
 }
 
+bool conn_is_idle(const struct conn *c)
+{
+	return c->state == CONN_READING && !c->in_request && !c->eof && c->pending.len == c->pending_pos && conn_unsent(c) == 0;
+}
+
 bool conn_wants_shutdown(struct conn *c, uint64_t now)
 {
 	if (c->state != CONN_FLUSHING || conn_unsent(c) > 0) return false;

@@ -69,6 +69,8 @@ void conn_progress(struct conn *c, uint64_t now);
 bool conn_wants_read(const struct conn *c);
 bool conn_is_answering(const struct conn *c);
 bool conn_is_dead(const struct conn *c);
+/* Waits for a request of which no byte has come, and everything is sent. */
+bool conn_is_idle(const struct conn *c);
 /* True once: everything is sent, shut the sending side down. */
 bool conn_wants_shutdown(struct conn *c, uint64_t now);
 

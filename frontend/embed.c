@@ -26,6 +26,7 @@ struct embed_input {
 
 struct embed {
 	struct list_link in_due;
+	struct list_link in_running; /* while inputs are live */
 	struct api *api;
 	struct http_request *req;
 	struct offload_job job;
@@ -66,6 +67,7 @@ static void embed_cancel(struct embed *e)
 	for (i = 0; i < e->n_inputs; i++)
 		if (e->inputs[i].live) lives_cancel(e->api->lives, e->inputs[i].live);
 	if (list_is_linked(&e->in_due)) list_remove(&e->api->embeds_due, &e->in_due);
+	if (list_is_linked(&e->in_running)) list_remove(&e->api->embeds, &e->in_running);
 }
 
 /* Answers with what there is, an error or the document. */
@@ -227,6 +229,7 @@ static bool embed_submit(struct embed *e, struct apierr *err)
 	}
 	e->req->owner = e;
 	e->req->on_gone = embed_on_gone;
+	list_push_back(&e->api->embeds, &e->in_running);
 	return true;
 }
 
@@ -289,6 +292,16 @@ void embeds_step(struct api *a, uint64_t now)
 
 		list_remove(&a->embeds_due, l);
 		embed_step(e);
+	}
+}
+
+void embeds_fail(struct api *a, const struct apierr *why)
+{
+	LIST_EACH(&a->embeds, l, next) {
+		struct embed *e = CONTAINER_OF(l, struct embed, in_running);
+
+		if (!e->error.status) e->error = *why;
+		embed_due(e);
 	}
 }
 

@@ -16,5 +16,7 @@
 /* Takes the request over. */
 void embed_start(struct api *a, struct http_request *r);
 void embeds_step(struct api *a, uint64_t now);
+/* Every one that waits for the executor ends with this error at its next step. */
+void embeds_fail(struct api *a, const struct apierr *why);
 
 #endif

@@ -4,7 +4,8 @@
  * before the loop sleeps, front_pass() sends what is due to the executor, writes what is due to clients, and stamps the heartbeat.
  *
  * Fails to start (model file, socket): `failed` to the supervisor, with a text for the user. End of file on the control socket: the
- * supervisor is gone, exit at once. Drain: nothing is accepted any more, idle connections end, running answers are finished. */
+ * supervisor is gone, exit at once. Drain: new requests get 503, idle connections end, running answers are finished, or at the end of
+ * their time cut off with an error that says so. */
 #include "frontend/front.h"
 
 #include "common/clock.h"
@@ -32,6 +33,7 @@
 #define FRONT_HEARTBEAT_MS 100
 #define FRONT_TICK_MS 250          /* connections' timeouts */
 #define FRONT_HELLO_NS (200 * NS_PER_MS)
+#define FRONT_CUT_NS (NS_PER_S)    /* at the end of a drain: for error events to reach their clients */
 #define FRONT_FD_RESERVE 64        /* descriptors for all that is no connection */
 #define FRONT_CONNECTIONS_MAX (1u << 20)
 
@@ -52,7 +54,7 @@ struct front {
 	struct gendefaults defaults;
 	uint64_t ticked_ns;
 	uint64_t used_ns; /* processor time at the end of the last pass */
-	bool draining;
+	bool draining, cut;
 	uint64_t drain_deadline_ns;
 	int exit_code;
 	struct {
@@ -185,13 +187,26 @@ static void front_set_wake(struct front *f, uint64_t now)
 	else uv_timer_start(&f->wake, on_wake, due <= now ? 0 : div_up(due - now, NS_PER_MS), 0);
 }
 
+/* What still runs ends with an error that says why, so that nobody takes a cut text for a whole one. */
+static void front_cut(struct front *f, uint64_t now)
+{
+	struct apierr why = {.retry_s = 1};
+
+	f->cut = true;
+	f->drain_deadline_ns = now + FRONT_CUT_NS;
+	(void)apierr_set(&why, 503, NULL, "The server is shutting down: the time that running requests got (--drain-timeout) is over.");
+	gens_fail(&f->api, &why);
+	embeds_fail(&f->api, &why);
+}
+
 static void front_check_drain(struct front *f, uint64_t now)
 {
 	struct tcp_stats ts;
 
 	if (!f->draining) return;
 	tcp_stats(f->tcp, &ts);
-	if (ts.n_open == 0 || now >= f->drain_deadline_ns) uv_stop(&f->loop);
+	if (ts.n_busy == 0 || (f->cut && now >= f->drain_deadline_ns)) uv_stop(&f->loop);
+	else if (!f->cut && now >= f->drain_deadline_ns) front_cut(f, now);
 }
 
 static void front_pass(struct front *f)

@@ -532,6 +532,16 @@ void gens_tick(struct api *a, uint64_t now)
 	}
 }
 
+void gens_fail(struct api *a, const struct apierr *why)
+{
+	LIST_EACH(&a->gens, l, next) {
+		struct gen *g = CONTAINER_OF(l, struct gen, in_gens);
+
+		if (!g->error.status) g->error = *why;
+		gen_due(g);
+	}
+}
+
 void gens_release(struct api *a)
 {
 	LIST_EACH(&a->gens, l, next) {

@@ -32,6 +32,8 @@ void gen_start(struct api *a, struct http_request *r, struct prep *p);
 void gens_step(struct api *a, uint64_t now);
 /* Comment lines for silent streams; about once a second. */
 void gens_tick(struct api *a, uint64_t now);
+/* Every one of them ends with this error at its next step: of a stream that has begun as its last event. */
+void gens_fail(struct api *a, const struct apierr *why);
 /* At the end of the process. */
 void gens_release(struct api *a);
 

@@ -376,7 +376,7 @@ static void on_pause_over(uv_timer_t *timer)
 	struct tcp *t = timer->data;
 
 	if (t->spare_fd < 0) t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (!t->is_draining && !t->is_closing) uv_poll_start(&t->listener, UV_READABLE, on_acceptable);
+	if (!t->is_closing) uv_poll_start(&t->listener, UV_READABLE, on_acceptable);
 }
 
 static void pause_accepting(struct tcp *t)
@@ -405,7 +405,7 @@ static void on_acceptable(uv_poll_t *p, int status, int events)
 	struct tcp *t = p->data;
 	int i, fd;
 
-	for (i = 0; i < TCP_ACCEPTS_MAX && !t->is_draining; i++) {
+	for (i = 0; i < TCP_ACCEPTS_MAX; i++) {
 		fd = accept4(t->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd >= 0) {
 			if (t->conns.len < t->connections_max) adopt(t, fd);
@@ -464,7 +464,6 @@ void tcp_drain(struct tcp *t)
 	if (t->is_draining) return;
 	t->is_draining = true;
 	t->host->draining = true;
-	uv_poll_stop(&t->listener);
 	LIST_EACH(&t->conns, l, next) {
 		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
 
@@ -500,4 +499,6 @@ void tcp_close(struct tcp *t, void (*on_closed)(void *ctx), void *ctx)
 void tcp_stats(const struct tcp *t, struct tcp_stats *out)
 {
 	*out = (struct tcp_stats){.n_open = t->conns.len, .accepted = t->accepted, .refused = t->refused};
+	if (!t->is_draining) return;
+	LIST_EACH(&t->conns, l, next) out->n_busy += !conn_is_idle(CONTAINER_OF(l, struct tcp_conn, in_conns)->conn);
 }

@@ -19,6 +19,7 @@ struct tcp;
 
 struct tcp_stats {
 	uint64_t n_open;     /* now */
+	uint64_t n_busy;     /* of them, those with a request or an answer under way; counted while draining only */
 	uint64_t accepted;   /* served */
 	uint64_t refused;    /* 503 at the limit */
 };
@@ -33,7 +34,8 @@ void tcp_use_tls(struct tcp *t, struct tls_context *c);
 /* Once a loop pass, after the handlers have had theirs. */
 void tcp_flush(struct tcp *t, uint64_t now);
 
-/* Accepts nothing more; idle connections end, busy ones after their answer. */
+/* Idle connections end, busy ones after their answer. Whoever still connects is accepted and answered once, with what the handlers
+ * say to a request that comes too late: better than a connection that nobody takes. */
 void tcp_drain(struct tcp *t);
 
 /* Closes everything at once; on_closed when all handles are closed (the struct is freed before that call). */

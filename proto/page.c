@@ -218,6 +218,7 @@ void page_health(const struct page *p, uint64_t now_ns, uint64_t heartbeat_max_n
 	health_of(p, OWNER_WORKER, "worker", now_ns, heartbeat_max_ns, out);
 	health_of(p, OWNER_EXECUTOR, "executor", now_ns, heartbeat_max_ns, out);
 	health_of(p, OWNER_FRONTEND, "frontend", now_ns, heartbeat_max_ns, out);
+	out->up = out->ready;
 	if (atomic_load(&p->draining)) {
 		out->ready = false;
 		out->phase = "draining";

@@ -6,8 +6,10 @@
  * the workers are told to stop, then the socket folder goes. A second signal, or the drain timeout, kills what is left.
  * SIGHUP: the file of API keys and the certificate are read again; what is bad changes nothing. Nobody is restarted for it.
  *
- *   SERVING --signal--> DRAINING --all frontends gone--> STOPPING --all gone--> end of the loop
- *   any --a child is given up--> STOPPING (killed at once) */
+ *   SERVING --signal--> LEAVING --drain delay over--> DRAINING --all frontends gone--> STOPPING --all gone--> end of the loop
+ *   any --a child is given up--> STOPPING (killed at once)
+ *
+ * LEAVING differs from SERVING in what /ready says only: load balancers look elsewhere before anything is refused. */
 #include "sluice/serve.h"
 
 #include "common/clock.h"
@@ -32,6 +34,7 @@
 
 #define TICK_MS 100             /* heartbeat, restart delays, progress */
 #define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
+#define CUT_GRACE_NS (3 * NS_PER_S)  /* for frontends to say so to whom they cut off, and to end */
 #define PROGRESS_WIDTH 40
 /* A process is ended after this many times the silence after which it counts as dead: a pause that ends by itself costs
  * less than a restart. */
@@ -39,7 +42,7 @@
 /* A child is given descriptor numbers up to CHILD_FD_REPLY_EVENT + LIMIT_WORKERS; the rest is for sockets. */
 #define DESCRIPTORS_MIN 512
 
-enum serve_state { SERVING, DRAINING, STOPPING };
+enum serve_state { SERVING, LEAVING, DRAINING, STOPPING };
 
 struct serve {
 	struct config config;
@@ -53,7 +56,7 @@ struct serve {
 	uint32_t n_kids;
 	struct kid_events events;
 	enum serve_state state;
-	uint64_t deadline_ns; /* of DRAINING and STOPPING: kill then */
+	uint64_t deadline_ns; /* of LEAVING: drain then; of DRAINING and STOPPING: kill then */
 	int exit_code;
 	uint64_t ticked_ns;
 	bool was_ready, said_why, bar_shown;
@@ -184,7 +187,7 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 	struct serve *s = ctx;
 	uint64_t now = clock_now_ns();
 
-	if (s->state == SERVING || (s->state == DRAINING && k->kind != KID_FRONTEND)) {
+	if (s->state <= LEAVING || (s->state == DRAINING && k->kind != KID_FRONTEND)) {
 		bar_clear(s);
 		if (sig) log_warning("%s was ended by signal %d (%s); it will be started again", k->name, sig, strsignal(sig));
 		else if (!k->restart.has_failed) log_warning("%s exited with code %d; it will be started again", k->name, (int)status);
@@ -213,12 +216,9 @@ static void serve_drain(struct serve *s)
 	uint64_t timeout = s->config.drain_timeout;
 	struct msg drain = {.type = MSG_drain, .drain = {timeout}};
 
-	bar_clear(s);
 	log_info("stopping: running requests get %.1f s; a second signal ends at once", (double)timeout / 1e9);
-	notify_send("STOPPING=1\nSTATUS=draining");
 	s->state = DRAINING;
-	s->deadline_ns = clock_now_ns() + timeout;
-	atomic_store(&s->mesh.page->draining, 1);
+	s->deadline_ns = clock_now_ns() + timeout + CUT_GRACE_NS;
 	/* The engine is still started again: streams that finish need it. */
 	for (uint32_t i = 0; i < s->n_kids; i++)
 		if (s->kids[i].kind == KID_FRONTEND) restart_drain(&s->kids[i].restart);
@@ -236,6 +236,19 @@ static void serve_stop_rest(struct serve *s)
 	serve_tell(s, KID_WORKER, &drain);
 }
 
+static void serve_leave(struct serve *s)
+{
+	uint64_t delay = s->config.drain_delay;
+
+	bar_clear(s);
+	notify_send("STOPPING=1\nSTATUS=draining");
+	atomic_store(&s->mesh.page->draining, 1);
+	s->state = LEAVING;
+	s->deadline_ns = clock_now_ns() + delay;
+	if (delay == 0) serve_drain(s);
+	else log_info("/ready says 503 from now on, everything is still served for %.1f s (--drain-delay)", (double)delay / 1e9);
+}
+
 /* Frontends serve from the moment that the page says so; the tick sees it up to TICK_MS later. */
 static bool serve_may_have_requests(const struct serve *s)
 {
@@ -251,7 +264,7 @@ static void on_serve_signal(uv_signal_t *h, int signum)
 	struct serve *s = h->data;
 
 	if (s->state == SERVING && serve_may_have_requests(s)) {
-		serve_drain(s);
+		serve_leave(s);
 		return;
 	}
 	bar_clear(s);
@@ -369,11 +382,15 @@ static void on_serve_tick(uv_timer_t *t)
 		if (!s->was_ready && h.ready) serve_became_ready(s);
 		else if (!s->was_ready) serve_progress(s, &h);
 		return;
+	case LEAVING:
+		serve_end_hung(s, now);
+		if (now >= s->deadline_ns) serve_drain(s);
+		return;
 	case DRAINING:
 		serve_end_hung(s, now);
 		if (!serve_any_alive(s, true)) serve_stop_rest(s);
 		else if (now >= s->deadline_ns) {
-			log_warning("drain timeout: requests that still run are cut off (--drain-timeout gives them longer)");
+			log_warning("frontends that have not ended after the drain timeout are killed");
 			for (uint32_t i = 0; i < s->n_kids; i++)
 				if (s->kids[i].kind == KID_FRONTEND) kid_kill(&s->kids[i], SIGKILL);
 		}
