@@ -2,6 +2,7 @@
 #ifndef SLUICE_CLOCK_H
 #define SLUICE_CLOCK_H
 
+#include <errno.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -21,6 +22,14 @@ static inline uint64_t clock_thread_ns(void)
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* Sleeps until clock_now_ns() is `at`; not at all when it has passed. */
+static inline void clock_sleep_until(uint64_t at)
+{
+	const struct timespec ts = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR) continue;
 }
 
 /* Wall clock in seconds since 1970 (`created` fields, logs). */

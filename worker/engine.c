@@ -269,6 +269,7 @@ static int engine_fail(struct engine *e, struct msg_step_result *out, int rc, co
 
 int engine_step(struct engine *e, const struct msg_step *step, struct msg_step_result *out)
 {
+	uint64_t from = e->opts.null_device ? clock_now_ns() : 0;
 	struct batch_run run;
 	int rc = ST_OK;
 
@@ -277,7 +278,7 @@ int engine_step(struct engine *e, const struct msg_step *step, struct msg_step_r
 	if (batch_take(e->batch, step, &run) != ST_OK) return engine_fail(e, out, ST_INVALID, batch_why(e->batch));
 	if (run.n_tokens == 0) return ST_OK;
 	if (e->opts.null_device)
-		engine_null_run(e, &run);
+		engine_null_run(e, &run, from);
 	else
 		rc = engine_run(e, &run);
 	if (rc != ST_OK) return engine_fail(e, out, rc, "the device failed");

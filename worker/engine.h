@@ -48,7 +48,8 @@ struct engine_opts {
 	/* engine_profile() runs the largest step. Off on the CPU, where all that a step takes is planned to the byte before anything is
 	 * taken (test_profile runs it for each family and compares): it costs as long as reading a prompt of that size. */
 	bool profile_run;
-	bool null_device; /* all but the arithmetic: a token is a hash of what the sequence ends with */
+	bool null_device; /* all but the arithmetic; engine_null.c says which tokens are "drawn" */
+	uint64_t null_step_ns; /* that such a step takes at least */
 	uint32_t spin_us; /* kdev_opts */
 	/* Tests and tools: called with each row's logits before it is drawn; and with those that give a prompt's log-probabilities, in
 	 * order of positions. Costs a copy and a sync. */

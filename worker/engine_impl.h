@@ -4,6 +4,7 @@
 #define SLUICE_ENGINE_IMPL_H
 
 #include "model/ckpt.h"
+#include "model/tokbytes.h"
 #include "worker/engine.h"
 #include "worker/outcome.h"
 
@@ -27,9 +28,14 @@ struct engine {
 	float *states;            /* host (logits_rows, dim) */
 	struct outcome outcome;
 	const char *why;
+	uint32_t *byte_ids;       /* (256) null device: tokens that are this one byte, UINT32_MAX: none; NULL: the vocabulary cannot be read */
+	uint64_t null_until;      /* when its last step ended */
 };
 
-/* Fills e->sampled and the pools of a run without any arithmetic: a token is a hash of what its sequence ends with. */
-void engine_null_run(struct engine *e, const struct batch_run *run);
+/* The null device: fills e->sampled and the pools of a run without any arithmetic, and sleeps until the step that began at `from` has
+ * taken opts.null_step_ns. */
+void engine_null_run(struct engine *e, const struct batch_run *run, uint64_t from);
+/* Finds the tokens that are single bytes. */
+void engine_null_init(struct engine *e, const struct tokbytes *t);
 
 #endif

@@ -167,6 +167,7 @@ static void engine_make_masks(struct engine *e)
 		log_info("grammars cannot be followed with this model: %s", err.text);
 		return;
 	}
+	if (e->opts.null_device) engine_null_init(e, t);
 	e->env.mask_vocab = t->n;
 	e->env.masks = masks_new(t, ENGINE_MASK_BYTES);
 }
@@ -257,6 +258,7 @@ void engine_free(struct engine *e)
 	free(e->sampled);
 	free(e->logits);
 	free(e->states);
+	free(e->byte_ids);
 	masks_free(e->env.masks);
 	outcome_release(&e->outcome);
 	free(e);

@@ -58,6 +58,7 @@ void workerproc_options(const struct config *c, bool null_device, struct engine_
 	o->kv.utilization = c->gpu_memory_utilization;
 	o->hash_logits = c->debug_logits_hash;
 	o->null_device = null_device;
+	o->null_step_ns = c->null_step_us * NS_PER_US;
 }
 
 static int workerproc_attach(struct workerproc *w, struct errbuf *err)
