@@ -51,8 +51,11 @@ static void kid_descriptors(const struct kid *k, uv_stdio_container_t *io, int c
 	kid_inherit(io, 2, STDERR_FILENO);
 	kid_inherit(io, CHILD_FD_CONTROL, control);
 	kid_inherit(io, CHILD_FD_PAGE, m->page_fd);
-	if (k->kind == KID_FRONTEND) kid_inherit(io, CHILD_FD_LISTEN, listen_fd(&m->listen, k->index));
-	if (k->kind == KID_FRONTEND) return;
+	if (k->kind == KID_FRONTEND) {
+		kid_inherit(io, CHILD_FD_LISTEN, listen_fd(&m->listen, k->index));
+		kid_inherit(io, CHILD_FD_INBOX, m->inbox_fds[k->index]);
+		return;
+	}
 	kid_inherit(io, CHILD_FD_STEP_RING, m->step_fd);
 	if (k->kind == KID_WORKER) {
 		kid_inherit(io, CHILD_FD_REPLY_RING, m->reply_fds[k->index]);
@@ -209,6 +212,7 @@ int kid_spawn(struct kid *k, struct errbuf *err)
 
 	if (k->n_open > 0) return ST_AGAIN;
 	rc = kid_program(k, program, sizeof(program), err);
+	if (rc == ST_OK && k->kind == KID_FRONTEND) rc = mesh_open_inbox(k->mesh, k->index, err);
 	if (rc != ST_OK) return rc;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
 		return err_set(err, ST_IO, "no control socket: %s", strerror(errno));

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* A memfd of `bytes`, mapped at *map. */
@@ -65,6 +67,7 @@ int mesh_open(struct mesh *m, const struct config *config, uint32_t n_frontends,
 	m->reply_fds = mem_array(int, n_workers);
 	m->event_fds = mem_array(int, n_workers);
 	for (uint32_t i = 0; i < n_workers; i++) m->reply_fds[i] = m->event_fds[i] = -1;
+	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) m->inbox_fds[i] = -1;
 	m->ipc.lock_fd = m->ipc.janitor_fd = m->ipc.janitor_pid = -1;
 	/* The port first: it is what fails most often, and nothing has to be undone then. */
 	rc = config->uds[0] ? listen_open_unix(&m->listen, config->uds, err)
@@ -75,8 +78,37 @@ int mesh_open(struct mesh *m, const struct config *config, uint32_t n_frontends,
 	return rc;
 }
 
+int mesh_open_inbox(struct mesh *m, uint32_t frontend, struct errbuf *err)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int fd;
+
+	if (m->inbox_fds[frontend] >= 0) return ST_OK;
+	boot_inbox_path(m->ipc.path, frontend, addr.sun_path, sizeof(addr.sun_path)); /* ipcdir_open() has seen to its length */
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr)) == 0) {
+		m->inbox_fds[frontend] = fd;
+		return ST_OK;
+	}
+	err_set(err, ST_IO, "no inbox for frontend %u (%s): %s", frontend, addr.sun_path, strerror(errno));
+	if (fd >= 0) close(fd);
+	return ST_IO;
+}
+
+void mesh_close_inbox(struct mesh *m, uint32_t frontend)
+{
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+
+	if (m->inbox_fds[frontend] < 0) return;
+	boot_inbox_path(m->ipc.path, frontend, path, sizeof(path));
+	unlink(path);
+	close(m->inbox_fds[frontend]);
+	m->inbox_fds[frontend] = -1;
+}
+
 void mesh_close(struct mesh *m)
 {
+	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) mesh_close_inbox(m, i);
 	listen_close(&m->listen);
 	apikeys_release(&m->keys);
 	if (m->ipc.janitor_pid > 0) ipcdir_close(&m->ipc);
