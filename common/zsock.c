@@ -1,12 +1,16 @@
 /* zsock.c - see zsock.h. The only file that includes zmq.h.
  *
  * ZMQ_FD signals edges: it becomes readable once when something changed, and may then stay silent although messages wait.
- * So every wake-up and every send is followed by a look at ZMQ_EVENTS, and reading goes on until EAGAIN. A flood is read in
- * portions: when a portion is full, an idle handle continues in the next loop pass. */
+ * So every wake-up is followed by a look at ZMQ_EVENTS, and reading goes on until EAGAIN. A flood is read in portions: when a
+ * portion is full, an idle handle continues in the next loop pass.
+ *
+ * A packet costs its MAC, a handful of system calls and the wake-up of ZeroMQ's thread here and there, whatever is in it: several
+ * times what a short message costs otherwise. So what is put in one pass of a loop goes as one. */
 #include "common/zsock.h"
 
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/strbuf.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -17,7 +21,9 @@
 #include <zmq.h>
 
 #define ZSOCK_MAC_BYTES 16
-#define ZSOCK_PORTION 512        /* messages read a loop pass */
+#define ZSOCK_LEN_BYTES 4         /* before each message of a packet, little-endian */
+#define ZSOCK_PORTION 512        /* messages read a loop pass, about: a packet is not interrupted */
+#define ZSOCK_PACKET_BYTES (64 * KIB) /* a packet that is longer than this takes no further message */
 #define ZSOCK_RECONNECT_MS 10    /* a restarted executor binds its socket some ms after its epoch is announced */
 
 struct zctx {
@@ -35,6 +41,8 @@ struct zsock {
 	int n_open; /* handles not yet closed */
 	bool closing;
 	bool full;  /* a send was refused; on_ready is owed */
+	struct strbuf packet; /* of PUSH: what was put and is not sent */
+	uint32_t n_packet;    /* messages in it */
 	zsock_on_message on_message;
 	void (*on_ready)(void *ctx);
 	void *user;
@@ -82,8 +90,29 @@ static void zsock_skip_rest(struct zsock *s)
 	}
 }
 
-/* One message. False when there is none. */
-static bool zsock_receive(struct zsock *s)
+/* Gives on the messages of a packet; returns how many. Its maker had the key, so a length that does not fit is his mistake: the rest
+ * is dropped and counted. */
+static uint32_t zsock_unpack(struct zsock *s, const uint8_t *p, size_t len)
+{
+	uint32_t n = 0, n_bytes;
+
+	while (len > 0 && !s->closing) {
+		if (len >= ZSOCK_LEN_BYTES) memcpy(&n_bytes, p, ZSOCK_LEN_BYTES);
+		if (len < ZSOCK_LEN_BYTES || n_bytes > len - ZSOCK_LEN_BYTES) {
+			s->stats.bad_mac++;
+			break;
+		}
+		s->stats.received++;
+		s->on_message(s->user, p + ZSOCK_LEN_BYTES, n_bytes);
+		p += ZSOCK_LEN_BYTES + n_bytes;
+		len -= ZSOCK_LEN_BYTES + n_bytes;
+		n++;
+	}
+	return n;
+}
+
+/* One packet: adds its messages to *n. False when there is none. */
+static bool zsock_receive(struct zsock *s, uint32_t *n)
 {
 	uint8_t mac[ZSOCK_MAC_BYTES];
 	zmq_msg_t body, tag;
@@ -105,10 +134,10 @@ static bool zsock_receive(struct zsock *s)
 		}
 	}
 	if (good) {
-		s->stats.received++;
-		s->on_message(s->user, zmq_msg_data(&body), zmq_msg_size(&body));
+		*n += zsock_unpack(s, zmq_msg_data(&body), zmq_msg_size(&body));
 	} else {
 		s->stats.bad_mac++;
+		*n += 1;
 	}
 	zmq_msg_close(&body);
 	zmq_msg_close(&tag);
@@ -126,22 +155,30 @@ static int zsock_events(struct zsock *s)
 
 static void on_zsock_again(uv_idle_t *h);
 
+static void zsock_read(struct zsock *s)
+{
+	uint32_t n = 0;
+
+	while (n < ZSOCK_PORTION && !s->closing && zsock_receive(s, &n)) continue;
+	if (s->closing) return;
+	if (n >= ZSOCK_PORTION) uv_idle_start(&s->again, on_zsock_again);
+	else uv_idle_stop(&s->again);
+}
+
+/* Also quiets the descriptor of a socket that only sends. */
+static void zsock_look(struct zsock *s)
+{
+	if (!(zsock_events(s) & ZMQ_POLLOUT) || !s->full) return;
+	s->full = false;
+	zsock_flush(s);
+	if (!s->full && s->on_ready) s->on_ready(s->user);
+}
+
 void zsock_poll(struct zsock *s)
 {
-	int n = 0;
-
 	if (s->closing) return;
-	if (s->on_message) {
-		while (n < ZSOCK_PORTION && !s->closing && zsock_receive(s)) n++;
-		if (s->closing) return;
-		if (n == ZSOCK_PORTION) uv_idle_start(&s->again, on_zsock_again);
-		else uv_idle_stop(&s->again);
-		return;
-	}
-	if ((zsock_events(s) & ZMQ_POLLOUT) && s->full) {
-		s->full = false;
-		if (s->on_ready) s->on_ready(s->user);
-	}
+	if (s->on_message) zsock_read(s);
+	else if (s->full) zsock_look(s);
 }
 
 static void on_zsock_again(uv_idle_t *h)
@@ -151,7 +188,11 @@ static void on_zsock_again(uv_idle_t *h)
 
 static void on_zsock_poll(uv_poll_t *h, int status, int events)
 {
-	zsock_poll(h->data);
+	struct zsock *s = h->data;
+
+	if (s->closing) return;
+	if (s->on_message) zsock_read(s);
+	else zsock_look(s);
 }
 
 /* ---- open and close ---- */
@@ -164,9 +205,10 @@ static void zsock_set_int(void *zmq, int option, int value)
 static int zsock_new(struct zsock **out, struct zctx *z, int type, uint32_t hwm)
 {
 	struct zsock *s = mem_new(struct zsock);
-	int64_t max = (int64_t)z->message_max;
+	int64_t max = (int64_t)(ZSOCK_PACKET_BYTES + 2 * ZSOCK_LEN_BYTES + z->message_max);
 
 	s->ctx = z;
+	strbuf_init(&s->packet, (size_t)max);
 	s->zmq = zmq_socket(z->zmq, type);
 	if (!s->zmq) {
 		free(s);
@@ -256,6 +298,7 @@ static void on_zsock_handle_closed(uv_handle_t *h)
 	if (--s->n_open > 0) return;
 	zmq_close(s->zmq); /* only now: the loop must not watch a descriptor that ZeroMQ has closed */
 	if (s->path[0]) unlink(s->path);
+	strbuf_release(&s->packet);
 	free(s);
 }
 
@@ -269,24 +312,67 @@ void zsock_close(struct zsock *s)
 
 /* ---- send ---- */
 
-int zsock_send(struct zsock *s, const void *data, size_t len)
+/* The packet as it is. What ZeroMQ does not take stays, and `full` is set. */
+static int zsock_send_packet(struct zsock *s)
 {
 	uint8_t mac[ZSOCK_MAC_BYTES];
+	int rc;
+
+	if (zmq_send(s->zmq, s->packet.data, s->packet.len, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
+		s->full = true;
+		return ST_AGAIN;
+	}
+	zsock_mac(s->ctx, s->packet.data, s->packet.len, mac);
+	/* The later parts of a message always fit where its first part went. */
+	rc = zmq_send(s->zmq, mac, sizeof(mac), ZMQ_DONTWAIT) < 0 ? ST_IO : ST_OK;
+	if (rc == ST_OK) s->stats.sent += s->n_packet;
+	s->full = false;
+	s->n_packet = 0;
+	strbuf_reset(&s->packet);
+	if (s->packet.cap > MIB) strbuf_release(&s->packet);
+	return rc;
+}
+
+static int zsock_append(struct zsock *s, const void *data, size_t len)
+{
+	uint32_t n_bytes = (uint32_t)len;
 
 	if (s->closing) return ST_CLOSED;
 	if (len > s->ctx->message_max) return ST_LIMIT;
-	if (zmq_send(s->zmq, data, len, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
-		s->full = true;
-		s->stats.refused_full++;
-		return ST_AGAIN;
-	}
-	zsock_mac(s->ctx, data, len, mac);
-	/* The later parts of a message always fit where its first part went. */
-	if (zmq_send(s->zmq, mac, sizeof(mac), ZMQ_DONTWAIT) < 0) return ST_IO;
-	s->stats.sent++;
-	s->full = false;
-	if (!s->on_message) (void)zsock_events(s); /* a send may swallow the edge of the descriptor */
+	strbuf_append(&s->packet, &n_bytes, ZSOCK_LEN_BYTES);
+	strbuf_append(&s->packet, data, len);
+	CHECK(!s->packet.overflow);
+	s->n_packet++;
 	return ST_OK;
+}
+
+int zsock_put(struct zsock *s, const void *data, size_t len)
+{
+	if (s->packet.len > ZSOCK_PACKET_BYTES) zsock_flush(s);
+	if (!s->full) return zsock_append(s, data, len);
+	s->stats.refused_full++;
+	return ST_AGAIN;
+}
+
+void zsock_flush(struct zsock *s)
+{
+	if (s->closing || s->full || s->n_packet == 0) return;
+	if (zsock_send_packet(s) == ST_IO) log_error("a packet of messages was not sent: %s", zmq_strerror(errno));
+}
+
+int zsock_send(struct zsock *s, const void *data, size_t len)
+{
+	int rc;
+
+	CHECK(s->n_packet == 0);
+	rc = zsock_append(s, data, len);
+	if (rc == ST_OK) rc = zsock_send_packet(s);
+	if (rc != ST_AGAIN) return rc;
+	/* The message stays with its owner. */
+	s->n_packet = 0;
+	strbuf_reset(&s->packet);
+	s->stats.refused_full++;
+	return rc;
 }
 
 void zsock_stats(const struct zsock *s, struct zsock_stats *out)

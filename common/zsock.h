@@ -1,7 +1,7 @@
 /* zsock.h - the only door to ZeroMQ: PUSH and PULL sockets over ipc:// with a MAC on each message, in a libuv loop.
  *
- * Each message has two frames: the payload and a keyed BLAKE2b-128 MAC over it (libsodium crypto_generichash), checked before
- * anything is unpacked; what fails is dropped and counted. LINGER 0, ZMQ_MAXMSGSIZE from proto's limit (passed in), high-water marks set.
+ * What travels is a packet of two frames: its messages, each behind its length, and a keyed BLAKE2b-128 MAC over them (libsodium
+ * crypto_generichash), checked before anything is unpacked; what fails is dropped and counted. LINGER 0, ZMQ_MAXMSGSIZE from proto's limit (passed in), high-water marks set.
  * A path longer than sockaddr_un allows is refused with a clear text.
  *
  * ZeroMQ is an unreliable transport here: around the death of a peer messages may be lost or reach the successor. The
@@ -33,10 +33,17 @@ int zsock_open_push(struct zsock **out, struct zctx *z, uv_loop_t *loop, const c
 		    void (*on_ready)(void *ctx), void *ctx, struct errbuf *err) MUST_CHECK;
 void zsock_close(struct zsock *s); /* handles close in the loop later; the struct frees itself; also removes a bound path */
 
-/* ST_OK: handed to ZeroMQ. ST_AGAIN: high-water mark (or nobody connected and the queue is full). ST_LIMIT: too long. */
+/* Sends a packet of this message. ST_OK: handed to ZeroMQ. ST_AGAIN: high-water mark (or nobody connected and the queue is full).
+ * ST_LIMIT: too long. A socket is used with this or with the next two, not both. */
 int zsock_send(struct zsock *s, const void *data, size_t len) MUST_CHECK;
 
-/* Reads everything that is there now, calling on_message; for use after a batch of sends. */
+/* Puts a message into the packet that zsock_flush() sends. The results are those of zsock_send(); what was put before the
+ * high-water mark was noticed waits in its packet, and goes when there is room. */
+int zsock_put(struct zsock *s, const void *data, size_t len) MUST_CHECK;
+void zsock_flush(struct zsock *s);
+
+/* Reads everything that is there now, calling on_message; of a full socket: looks whether there is room. Costs a socket that has
+ * nothing to do no system call when it is one for sending. */
 void zsock_poll(struct zsock *s);
 
 struct zsock_stats {

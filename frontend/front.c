@@ -223,6 +223,7 @@ static void front_pass(struct front *f)
 		embeds_step(&f->api, now);
 		tcp_flush(f->tcp, now);
 	}
+	lane_flush(f->lane);
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, now, memory_order_relaxed);
 	front_publish(f);
 	front_set_wake(f, now);

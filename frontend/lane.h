@@ -27,6 +27,8 @@ int lane_open(struct lane_link **out, const struct boot *boot, uv_loop_t *loop, 
 int lane_epoch(struct lane_link *l, uint64_t epoch, struct errbuf *err) MUST_CHECK;
 /* ST_OK, ST_AGAIN (full). ST_LIMIT: the message can never be sent. */
 int lane_send(struct lane_link *l, const struct msg *m) MUST_CHECK;
+/* What lane_send() took goes now, as one packet: once a pass. */
+void lane_flush(struct lane_link *l);
 void lane_poll(struct lane_link *l);
 /* Messages dropped so far. */
 uint64_t lane_dropped(const struct lane_link *l);

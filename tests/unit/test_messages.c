@@ -286,7 +286,7 @@ static void test_readme(void **state)
 	strbuf_init(&out, 1 << 20);
 	strbuf_puts(&out, "# Messages\n\nMade from `messages.def` (`UPDATE=1 build/tests/test_messages` writes this file anew). A message is a\n"
 			  "msgpack array `[number, fields...]`. Columns are binary, little-endian; rows of one message have equal lengths.\n"
-			  "Over ZeroMQ a second frame carries a keyed BLAKE2b-128 MAC of the first.\n\n");
+			  "Over ZeroMQ a packet's first frame holds messages, each behind its length (u32, little-endian), the second a keyed BLAKE2b-128 MAC\nof the first.\n\n");
 	msg_document(&out);
 	out.data[--out.len] = 0; /* one empty line too many at the end */
 	expect_file(README_PATH, &out);

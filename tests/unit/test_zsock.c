@@ -106,6 +106,63 @@ static void messages_arrive_in_order(void **state)
 	box_release(&b);
 }
 
+/* Enough for several packets, some of them of one long message. */
+static void what_is_put_arrives_in_order_when_it_is_flushed(void **state)
+{
+	static uint8_t buf[300000];
+	struct zsock_stats stats;
+	struct zsock *in, *out;
+	struct box b;
+
+	box_init(&b);
+	out = push(&b, b.z, 10000);
+	in = pull(&b, 10000);
+	for (uint32_t i = 0; i < 3000; i++) {
+		memcpy(buf, &i, sizeof(i));
+		assert_int_equal(zsock_put(out, buf, i % 500 == 7 ? sizeof(buf) : 4 + i % 400), ST_OK);
+	}
+	zsock_flush(out);
+	zsock_flush(out); /* nothing more */
+	run_until(&b, &b.n_received, 3000);
+	assert_false(b.wrong);
+	zsock_stats(out, &stats);
+	assert_int_equal(stats.sent, 3000);
+	assert_int_equal(zsock_put(out, buf, (1 << 20) + 1), ST_LIMIT);
+	zsock_close(in);
+	zsock_close(out);
+	assert_int_equal(zsock_put(out, buf, 4), ST_CLOSED);
+	box_release(&b);
+}
+
+static void what_was_put_before_the_high_water_mark_waits_and_goes_first(void **state)
+{
+	uint8_t buf[1000] = {0};
+	struct zsock *in, *out;
+	struct box b;
+	uint32_t n = 0;
+
+	box_init(&b);
+	out = push(&b, b.z, 5);
+	for (;; n++) {
+		memcpy(buf, &n, sizeof(n));
+		if (zsock_put(out, buf, sizeof(buf)) != ST_OK) break;
+		if (n % 3 == 2) zsock_flush(out);
+	}
+	assert_int_equal(n, 18); /* five packets of three, and one that waits */
+	assert_false(b.ready_called);
+	in = pull(&b, 5);
+	run_until(&b, &b.n_received, n);
+	assert_true(b.ready_called);
+	memcpy(buf, &n, sizeof(n));
+	assert_int_equal(zsock_put(out, buf, sizeof(buf)), ST_OK);
+	zsock_flush(out);
+	run_until(&b, &b.n_received, n + 1);
+	assert_false(b.wrong);
+	zsock_close(in);
+	zsock_close(out);
+	box_release(&b);
+}
+
 static void a_wrong_key_is_dropped_and_counted(void **state)
 {
 	struct zctx *other = zctx_new(key_b, 1 << 20);
@@ -182,6 +239,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(messages_arrive_in_order),
+		cmocka_unit_test(what_is_put_arrives_in_order_when_it_is_flushed),
+		cmocka_unit_test(what_was_put_before_the_high_water_mark_waits_and_goes_first),
 		cmocka_unit_test(a_wrong_key_is_dropped_and_counted),
 		cmocka_unit_test(at_the_high_water_mark_it_refuses_and_later_says_ready),
 		cmocka_unit_test(a_path_that_is_too_long_is_refused_clearly),
