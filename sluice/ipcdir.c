@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define IPCDIR_PREFIX "sluice-"
-
 /* Longest name of a socket in it: "/frontend-65535-255"; what sockaddr_un takes is 107. */
 #define IPCDIR_SOCKET_NAME_MAX 24
 #define IPCDIR_SOCKET_PATH_MAX 107
@@ -116,6 +114,24 @@ static const char *ipcdir_base(const char *base)
 	if (base && base[0] && access(base, W_OK) == 0) return base;
 	base = getenv("TMPDIR");
 	return base && base[0] ? base : "/tmp";
+}
+
+size_t ipcdir_bases(const char *base, const char *out[IPCDIR_BASES_MAX])
+{
+	const char *found[] = {getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"};
+	size_t n = 0;
+
+	if (base[0]) {
+		out[n++] = base;
+		return n;
+	}
+	for (size_t i = 0; i < ARRAY_LEN(found); i++) {
+		bool known = !found[i] || !found[i][0];
+
+		for (size_t k = 0; k < n; k++) known = known || strcmp(out[k], found[i]) == 0;
+		if (!known) out[n++] = found[i];
+	}
+	return n;
 }
 
 int ipcdir_open(struct ipcdir *d, const char *base, struct errbuf *err)

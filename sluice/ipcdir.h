@@ -9,6 +9,9 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 
+#define IPCDIR_PREFIX "sluice-" /* of its name */
+#define IPCDIR_BASES_MAX 3
+
 struct ipcdir {
 	char path[96];
 	int lock_fd;
@@ -18,6 +21,9 @@ struct ipcdir {
 
 /* base: --ipc-dir, or "" for $XDG_RUNTIME_DIR, else $TMPDIR, else /tmp. */
 int ipcdir_open(struct ipcdir *d, const char *base, struct errbuf *err) MUST_CHECK;
+/* Where folders of this user's meshes may lie, whatever environment they were started with: the base alone when it is not "". The texts
+ * are borrowed. */
+size_t ipcdir_bases(const char *base, const char *out[IPCDIR_BASES_MAX]);
 /* Removes the folder and ends the janitor. */
 void ipcdir_close(struct ipcdir *d);
 

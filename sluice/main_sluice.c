@@ -4,6 +4,7 @@
 #include "sluice/chatcmd.h"
 #include "sluice/completecmd.h"
 #include "sluice/inspect.h"
+#include "sluice/operatorcmd.h"
 #include "sluice/pullcmd.h"
 #include "sluice/serve.h"
 #include "sluice/tokenizecmd.h"
@@ -26,6 +27,7 @@ static const struct {
 	const char *help;
 } commands[] = {
 	{"serve", serve_main, "serve a model over an OpenAI-compatible HTTP API"},
+	{"drain", draincmd_main, "end a running mesh when its requests are done"},
 	{"pull", pullcmd_main, "fetch a model from a Hugging Face hub"},
 	{"chat", chatcmd_main, "talk to a server in the terminal"},
 	{"complete", completecmd_main, "have a server continue a text"},

@@ -10,25 +10,20 @@
  *   any --a child is given up--> STOPPING (killed at once)
  *
  * LEAVING differs from SERVING in what /ready says only: load balancers look elsewhere before anything is refused. */
-#include "sluice/serve.h"
+#include "sluice/serve_impl.h"
 
 #include "common/clock.h"
 #include "common/cpuset.h"
 #include "common/log.h"
 #include "common/mem.h"
-#include "model/preflight.h"
-#include "sluice/hub.h"
-#include "sluice/keysource.h"
-#include "sluice/kid.h"
 #include "sluice/notify.h"
+#include "sluice/serve.h"
+#include "sluice/servecheck.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,29 +34,6 @@
 /* A process is ended after this many times the silence after which it counts as dead: a pause that ends by itself costs
  * less than a restart. */
 #define HUNG_FACTOR 3
-/* A child is given descriptor numbers up to CHILD_FD_REPLY_EVENT + LIMIT_WORKERS; the rest is for sockets. */
-#define DESCRIPTORS_MIN 512
-
-enum serve_state { SERVING, LEAVING, DRAINING, STOPPING };
-
-struct serve {
-	struct config config;
-	uint64_t model_ident; /* ckptident() */
-	struct mesh mesh;
-	uv_loop_t loop;
-	uv_timer_t tick;
-	uv_signal_t sigint, sigterm, sighup;
-	struct keysource keysource;
-	struct kid *kids; /* workers, executor, frontends; n_kids */
-	uint32_t n_kids;
-	struct kid_events events;
-	enum serve_state state;
-	uint64_t deadline_ns; /* of LEAVING: drain then; of DRAINING and STOPPING: kill then */
-	int exit_code;
-	uint64_t ticked_ns;
-	bool was_ready, said_why, bar_shown;
-	struct errbuf why; /* what a child said last before it gave up */
-};
 
 static struct kid *serve_executor(struct serve *s)
 {
@@ -259,10 +231,8 @@ static bool serve_may_have_requests(const struct serve *s)
 	return h.ready;
 }
 
-static void on_serve_signal(uv_signal_t *h, int signum)
+void serve_end(struct serve *s)
 {
-	struct serve *s = h->data;
-
 	if (s->state == SERVING && serve_may_have_requests(s)) {
 		serve_leave(s);
 		return;
@@ -275,7 +245,10 @@ static void on_serve_signal(uv_signal_t *h, int signum)
 	serve_kill_all(s);
 }
 
-/* ---- the tick ---- */
+static void on_serve_signal(uv_signal_t *h, int signum)
+{
+	serve_end(h->data);
+}
 
 /* ---- SIGHUP ---- */
 
@@ -302,6 +275,8 @@ static void on_serve_reload(uv_signal_t *h, int signum)
 	else if (!s->config.ssl_certfile[0]) log_info("SIGHUP: no file to read again (--api-key-file, --ssl-certfile)");
 	for (uint32_t i = 0; i < s->n_kids; i++) kid_send_keys(&s->kids[i]);
 }
+
+/* ---- the tick ---- */
 
 static void serve_progress(struct serve *s, const struct page_health *h)
 {
@@ -403,117 +378,6 @@ static void on_serve_tick(uv_timer_t *t)
 
 /* ---- start ---- */
 
-static void serve_help(void)
-{
-	printf("usage: sluice serve MODEL [options]\n"
-	       "\n"
-	       "Serves a model over an OpenAI-compatible HTTP API: K frontend processes share one port and feed one executor,\n"
-	       "which drives the worker. MODEL is a GGUF file (of a split one the first part), a folder with config.json and\n"
-	       "safetensors, or a hub's ORG/NAME, which is fetched unless the cache has it (see `sluice pull --help`).\n"
-	       "Every option can also be set by the [VARIABLE] named with it; flags win.\n"
-	       "\n"
-	       "examples:\n"
-	       "  sluice serve model.gguf\n"
-	       "  sluice serve Qwen/Qwen3-0.6B\n"
-	       "  sluice serve model.gguf --port 8080 --num-frontends auto\n"
-	       "  SLUICE_NUM_FRONTENDS=4 sluice serve model.gguf --max-model-len 4096 --served-model-name small\n"
-	       "\n"
-	       "exit codes: 0 stopped by a signal, 1 failure (the last line says why), 2 bad options\n");
-	config_help(stdout);
-}
-
-static int serve_check_config(struct serve *s, struct errbuf *err)
-{
-	struct config *c = &s->config;
-	json_t *overrides;
-	int rc;
-
-	if (!c->model[0]) return err_set(err, ST_INVALID, "no model given: sluice serve MODEL, or SLUICE_MODEL");
-	if (c->device == DEVICE_CUDA)
-		return err_set(err, ST_UNSUPPORTED, "--device cuda: this build has no CUDA worker; use --device cpu");
-	if (c->device == DEVICE_AUTO) c->device = DEVICE_CPU;
-	rc = preflight_overrides(&overrides, c->hf_overrides, err);
-	json_decref(overrides);
-	if (rc != ST_OK) return rc;
-	if (c->ssl_keyfile[0] && !c->ssl_certfile[0]) return err_set(err, ST_INVALID, "--ssl-keyfile needs --ssl-certfile");
-	if (c->root_path[0] && c->root_path[0] != '/') return err_set(err, ST_INVALID, "--root-path %s: expected a path that begins with /", c->root_path);
-	return ST_OK;
-}
-
-/* Descriptors: as many as the hard limit allows; children inherit it. */
-static int serve_descriptors(struct errbuf *err)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) != 0) return err_set(err, ST_IO, "no limit of open files: %s", strerror(errno));
-	lim.rlim_cur = lim.rlim_max;
-	if (setrlimit(RLIMIT_NOFILE, &lim) != 0) getrlimit(RLIMIT_NOFILE, &lim);
-	if (lim.rlim_cur >= DESCRIPTORS_MIN) return ST_OK;
-	return err_set(err, ST_LIMIT, "the limit of open files is %llu, but at least %d are needed; raise it (ulimit -n)",
-		       (unsigned long long)lim.rlim_cur, DESCRIPTORS_MIN);
-}
-
-static void serve_say(const char *line)
-{
-	log_info("%s", line);
-}
-
-/* systemd waits longer for the start. */
-static void serve_fetching(const char *state)
-{
-	char text[300];
-
-	snprintf(text, sizeof(text), "EXTEND_TIMEOUT_USEC=120000000\nSTATUS=fetching: %s", state);
-	notify_send(text);
-}
-
-/* What was fetched so far stays there. For PID 1, which has no defaults. */
-static void on_fetching_signal(int sig)
-{
-	static const char text[] = "\nstopped while fetching the model\n";
-
-	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
-	_exit(EXIT_OK);
-}
-
-/* A model by its name on a hub is fetched first, unless the cache has it, and served under that name. */
-static int serve_find_model(struct serve *s, struct errbuf *err)
-{
-	struct hub_opts o = {.may_fetch = true, .progress = s->config.progress, .say = serve_say, .beat = serve_fetching};
-	struct hub_found found;
-	int rc;
-
-	signal(SIGINT, on_fetching_signal);
-	signal(SIGTERM, on_fetching_signal);
-	rc = hub_resolve(&found, s->config.model, &o, err);
-	signal(SIGINT, SIG_DFL);
-	signal(SIGTERM, SIG_DFL);
-	if (rc != ST_OK) return rc;
-	free(s->config.model);
-	s->config.model = found.path;
-	if (found.repo) log_info("%s is %s", found.repo, found.path);
-	if (!found.repo || s->config.served_model_name[0]) {
-		free(found.repo);
-		return ST_OK;
-	}
-	free(s->config.served_model_name);
-	s->config.served_model_name = found.repo;
-	return ST_OK;
-}
-
-static int serve_preflight(struct serve *s, struct errbuf *err)
-{
-	const struct config *c = &s->config;
-	struct spec_opts opts = {.model_len_max = c->max_model_len == CONFIG_LEN_AUTO ? 0 : c->max_model_len};
-	json_t *overrides;
-	int rc = preflight_overrides(&overrides, c->hf_overrides, err);
-
-	opts.overrides = overrides;
-	if (rc == ST_OK) rc = preflight_check(c->model, &opts, &s->model_ident, err);
-	json_decref(overrides);
-	return rc;
-}
-
 static int serve_start(struct serve *s, struct errbuf *err)
 {
 	uint32_t n_frontends = s->config.num_frontends, n = 0;
@@ -525,6 +389,7 @@ static int serve_start(struct serve *s, struct errbuf *err)
 	rc = mesh_open(&s->mesh, &s->config, n_frontends, 1, err);
 	if (rc != ST_OK) return rc;
 	rc = keysource_read(&s->keysource, &s->mesh.keys, err);
+	if (rc == ST_OK) rc = serve_open_control(s, err);
 	if (rc != ST_OK) {
 		mesh_close(&s->mesh);
 		return rc;
@@ -557,6 +422,7 @@ static void serve_run(struct serve *s)
 	uv_close((uv_handle_t *)&s->sigint, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
 	uv_close((uv_handle_t *)&s->sighup, NULL);
+	serve_close_control(s);
 	uv_run(&s->loop, UV_RUN_DEFAULT); /* the handles' close callbacks */
 	uv_loop_close(&s->loop);
 }
@@ -572,11 +438,11 @@ int serve_main(int argc, char **argv)
 	rc = config_from_env(&s.config, &err);
 	if (rc == ST_OK) rc = config_from_args(&s.config, argc - 1, argv + 1, &help, &err);
 	if (rc == ST_OK && help) {
-		serve_help();
+		servecheck_help();
 		config_release(&s.config);
 		return EXIT_OK;
 	}
-	if (rc == ST_OK) rc = serve_check_config(&s, &err);
+	if (rc == ST_OK) rc = servecheck_config(&s.config, &err);
 	if (rc == ST_OK) rc = keysource_open(&s.keysource, &s.config, argc, argv, &err);
 	if (rc != ST_OK) {
 		fprintf(stderr, "sluice: error: %s\n", err.text);
@@ -586,11 +452,10 @@ int serve_main(int argc, char **argv)
 	log_init("supervisor", (enum log_level)s.config.log_level);
 	signal(SIGPIPE, SIG_IGN);
 	/* Before the loop and the model, which take descriptors and perhaps an hour of fetching. */
-	rc = serve_descriptors(&err);
+	rc = servecheck_descriptors(&err);
 	if (rc == ST_OK && uv_loop_init(&s.loop) != 0) rc = err_set(&err, ST_IO, "the event loop cannot be made");
 	if (rc == ST_OK) {
-		rc = serve_find_model(&s, &err);
-		if (rc == ST_OK) rc = serve_preflight(&s, &err);
+		rc = servecheck_model(&s.config, &s.model_ident, &err);
 		if (rc == ST_OK) rc = serve_start(&s, &err);
 		if (rc != ST_OK) uv_loop_close(&s.loop);
 	}
