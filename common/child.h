@@ -4,7 +4,8 @@
  *       supervisor is gone and the child must end at once. PR_SET_PDEATHSIG is set as well, because a busy child may not look.
  * fd 4  status page (memfd)
  * fd 5  step ring (memfd): executor, workers
- * fd 6  listening socket: frontend (others may come and go by `listener` packets)
+ * fd 6  listening socket: a frontend accepts from it until it retires. Others may come and go by `listener` packets; those never name
+ *       this one, whatever its number: their ids are the supervisor's, and not related to the frontend's own
  * fd 7  inbox: a frontend's datagram socket, bound by the supervisor at boot_inbox_path(), on which siblings hand connections over. The
  *       supervisor keeps it open, so what was handed to a frontend that died waits for the next one of its slot
  * fd 8.. reply rings (memfd) of all ranks, executor; a worker has only its own at 8
