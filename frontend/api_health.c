@@ -3,6 +3,7 @@
  * All come from the status page, so every frontend answers for the whole mesh, the same. */
 #include "frontend/api.h"
 #include "frontend/jsonout.h"
+#include "proto/pagetext.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -86,7 +87,7 @@ void api_metrics(struct api *a, struct http_request *r)
 		 "engine=\"0\"", out.data,
 		 caching ? "True" : "False", a->config->gpu_memory_utilization, (unsigned long long)n_blocks);
 	strbuf_reset(&out);
-	page_render(a->page, a->metric_labels, cache, &out);
+	pagetext_render(a->page, a->metric_labels, cache, &out);
 	http_answer(r, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, out.data, out.len);
 	strbuf_release(&out);
 }

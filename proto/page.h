@@ -40,8 +40,7 @@ enum page_state {
 };
 
 struct page_hist {
-	_Atomic uint64_t buckets[PAGE_BUCKETS_MAX]; /* not cumulative; the last used one is +Inf */
-	_Atomic uint64_t count;
+	_Atomic uint64_t buckets[PAGE_BUCKETS_MAX]; /* not cumulative; the last used one is +Inf. Their sum is the count */
 	_Atomic uint64_t sum_bits; /* a double's bits */
 };
 
@@ -89,6 +88,11 @@ static inline void page_count(struct page_slot *s, enum page_counter c, uint64_t
 			      memory_order_relaxed);
 }
 
+static inline uint64_t page_counter_get(const struct page_slot *s, enum page_counter c)
+{
+	return atomic_load_explicit(&s->counters[c], memory_order_relaxed);
+}
+
 /* For counters kept elsewhere since the process began: adds the growth since the last call, `*last` remembers. */
 static inline void page_count_to(struct page_slot *s, enum page_counter c, uint64_t value, uint64_t *last)
 {
@@ -99,6 +103,18 @@ static inline void page_count_to(struct page_slot *s, enum page_counter c, uint6
 void page_gauge(struct page_slot *s, enum page_gauge g, double value);
 /* Over n slots, which lie one behind the other. */
 double page_gauge_sum(const struct page_slot *slots, uint32_t n, enum page_gauge g);
+
+/* The slots of one kind of process. */
+const struct page_slot *page_slots(const struct page *p, enum page_owner owner, uint32_t *n);
+/* Over all slots of the metric's owner. */
+uint64_t page_counter_total(const struct page *p, enum page_counter c);
+double page_gauge_total(const struct page *p, enum page_gauge g);
+struct page_hist_total {
+	uint64_t buckets[PAGE_BUCKETS_MAX]; /* not cumulative */
+	uint64_t count;
+	double sum;
+};
+void page_hist_total(const struct page *p, enum page_histogram h, struct page_hist_total *out);
 void page_observe(struct page_slot *s, enum page_histogram h, double value);
 /* The same value n times. */
 void page_observe_n(struct page_slot *s, enum page_histogram h, double value, uint64_t n);
@@ -115,9 +131,5 @@ struct page_health {
 };
 /* Reads the whole mesh. heartbeat_max_ns: how old a heartbeat may be. */
 void page_health(const struct page *p, uint64_t now_ns, uint64_t heartbeat_max_ns, struct page_health *out);
-
-/* The text of /metrics (Prometheus exposition format 0.0.4). labels: `model_name="...",engine="0"`, escaped by the caller.
- * cache_config: label text of vllm:cache_config_info. Costs tens of microseconds. */
-void page_render(const struct page *p, const char *labels, const char *cache_config, struct strbuf *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* test_page.c - the status page: sums over slots, health of the mesh, and a /metrics text that Prometheus can read. */
 #include "common/mem.h"
-#include "proto/page.h"
+#include "proto/metrics.h"
+#include "proto/pagetext.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +31,7 @@ static struct strbuf render(const struct page *p)
 	struct strbuf out;
 
 	strbuf_init(&out, 1 << 20);
-	page_render(p, "model_name=\"m\",engine=\"0\"", "block_size=\"16\"", &out);
+	pagetext_render(p, "model_name=\"m\",engine=\"0\"", "block_size=\"16\"", &out);
 	return out;
 }
 
@@ -80,6 +81,49 @@ static void histograms_are_cumulative(void **state)
 	expect_line(&out, "vllm:time_to_first_token_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"2560.0\"} 2");
 	expect_line(&out, "vllm:time_to_first_token_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"+Inf\"} 4");
 	expect_line(&out, "vllm:time_to_first_token_seconds_count{model_name=\"m\",engine=\"0\"} 4");
+	strbuf_release(&out);
+	free(p);
+}
+
+/* The fast search against the plain one, at and beside each bound, and where there is none. */
+static void a_value_goes_into_the_first_bucket_that_holds_it(void **state)
+{
+	static const double odd[] = {0, -0.0, -1, -1e300, 1e-300, 1e300};
+
+	metrics_init();
+	for (uint32_t h = 0; h < HISTOGRAM_COUNT; h++) {
+		const struct metric_hist *m = &metrics_hists[h];
+
+		for (uint32_t b = 0; b < m->n_bounds; b++) {
+			assert_true(b == 0 || m->bounds[b] > m->bounds[b - 1]);
+			assert_int_equal(metrics_bucket((enum page_histogram)h, m->bounds[b]), b);
+			assert_int_equal(metrics_bucket((enum page_histogram)h, m->bounds[b] * (1 - 1e-12)), b);
+			assert_int_equal(metrics_bucket((enum page_histogram)h, m->bounds[b] * (1 + 1e-12)), b + 1);
+		}
+		for (size_t i = 0; i < ARRAY_LEN(odd); i++)
+			assert_int_equal(metrics_bucket((enum page_histogram)h, odd[i]), odd[i] > 1 ? m->n_bounds : 0);
+	}
+}
+
+static void frontends_are_told_apart_until_they_have_left(void **state)
+{
+	struct page *p = new_page(3, 1);
+	struct strbuf out;
+
+	serve(&p->frontends[0]);
+	page_state(&p->frontends[2], PAGE_DEAD);
+	for (uint32_t i = 0; i < 3; i++) page_count(&p->frontends[i], COUNTER_http_2xx, 10 + i);
+	page_count(&p->frontends[0], COUNTER_http_5xx, 5);
+	page_gauge(&p->frontends[0], GAUGE_connections, 7);
+	out = render(p);
+	expect_line(&out, "sluice:process_up{process=\"frontend\",index=\"0\"} 1");
+	expect_line(&out, "sluice:process_up{process=\"frontend\",index=\"2\"} 0");
+	expect_line(&out, "sluice:process_up{process=\"executor\",index=\"0\"} 0");
+	expect_line(&out, "sluice:frontend_requests_total{index=\"0\"} 15");
+	expect_line(&out, "sluice:frontend_requests_total{index=\"2\"} 12");
+	expect_line(&out, "sluice:frontend_connections{index=\"0\"} 7");
+	expect_line(&out, "sluice:http_responses_total{model_name=\"m\",engine=\"0\",code=\"2xx\"} 33"); /* with what has left */
+	assert_null(strstr(out.data, "index=\"1\"}"));
 	strbuf_release(&out);
 	free(p);
 }
@@ -171,7 +215,7 @@ static void another_layout_is_refused(void **state)
 	p->n_workers = 1;
 	p->layout++;
 	assert_int_equal(page_check(p, sizeof(*p), &err), ST_CORRUPT);
-	assert_string_equal(err.text, "shared memory holds no status page of layout 3; was another version started?");
+	assert_string_equal(err.text, "shared memory holds no status page of layout 4; was another version started?");
 	free(p);
 }
 
@@ -180,6 +224,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters_are_sums_over_all_frontends),
 		cmocka_unit_test(histograms_are_cumulative),
+		cmocka_unit_test(a_value_goes_into_the_first_bucket_that_holds_it),
+		cmocka_unit_test(frontends_are_told_apart_until_they_have_left),
 		cmocka_unit_test(the_text_is_well_formed),
 		cmocka_unit_test(health_names_the_part_that_is_not_well),
 		cmocka_unit_test(another_layout_is_refused),
