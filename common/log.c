@@ -1,24 +1,39 @@
 /* log.c - see log.h. */
 #include "common/log.h"
 
+#include "common/logline.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static struct {
 	char name[32];
 	enum log_level level;
-} log_state = {"sluice", LOG_INFO};
-
-static const char *const log_names[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
+	bool is_json;
+} log_state = {.name = "sluice", .level = LOG_INFO};
 
 void log_init(const char *name, enum log_level level)
 {
 	snprintf(log_state.name, sizeof(log_state.name), "%s", name);
 	log_state.level = level;
+}
+
+void log_use_json(bool on)
+{
+	log_state.is_json = on;
+}
+
+bool log_is_json(void)
+{
+	return log_state.is_json;
+}
+
+const char *log_name(void)
+{
+	return log_state.name;
 }
 
 bool log_enabled(enum log_level level)
@@ -41,24 +56,12 @@ bool log_level_parse(const char *word, enum log_level *out)
 
 static void log_line(enum log_level level, const char *fmt, va_list ap)
 {
-	/* A terminal may show the supervisor's progress bar, whoever logs: a line takes its place. */
-	static const char clear[] = "\r\033[K";
-	char line[2048]; /* longer lines are cut: a log line is for a person */
-	struct tm tm;
-	time_t now = time(NULL);
-	size_t n, stamp;
-	int rc;
+	char text[2048], line[LOGLINE_BYTES]; /* longer lines are cut: a log line is for a person */
+	struct logline l;
+	int rc = vsnprintf(text, sizeof(text), fmt, ap);
 
-	localtime_r(&now, &tm);
-	n = (size_t)snprintf(line, sizeof(line), "%s%s ", isatty(STDERR_FILENO) ? clear : "", log_names[level]);
-	stamp = strftime(line + n, sizeof(line) - n, "%m-%d %H:%M:%S ", &tm);
-	n += stamp;
-	n += (size_t)snprintf(line + n, sizeof(line) - n, "[%s] ", log_state.name);
-	rc = vsnprintf(line + n, sizeof(line) - n, fmt, ap);
-	if (rc > 0) n += (size_t)rc;
-	if (n > sizeof(line) - 2) n = sizeof(line) - 2;
-	line[n++] = '\n';
-	if (write(STDERR_FILENO, line, n) < 0) return; /* nowhere left to report to */
+	logline_begin(&l, line, sizeof(line), level, text, rc < 0 ? 0 : min_size((size_t)rc, sizeof(text) - 1));
+	if (write(STDERR_FILENO, line, logline_end(&l)) < 0) return; /* nowhere left to report to */
 }
 
 void log_write(enum log_level level, const char *fmt, ...)

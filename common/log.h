@@ -1,7 +1,7 @@
 /* log.h - log lines on standard error, one write() each, so that lines of many processes never mix.
  *
- * Format: `LEVEL MM-DD HH:MM:SS [name] text`. A line says what happened and, when a person should act, what to do.
- * The data path does not log per request at info; it counts. */
+ * Format: `LEVEL MM-DD HH:MM:SS [name] text`, or a JSON object (logline.h). A line says what happened and, when a person should act,
+ * what to do. The data path does not log per request at info unless it is asked to; it counts. */
 #ifndef SLUICE_LOG_H
 #define SLUICE_LOG_H
 
@@ -11,6 +11,10 @@ enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARNING, LOG_ERROR };
 
 /* name: "supervisor", "frontend 0", ...; copied. Before the call, lines carry the name "sluice". */
 void log_init(const char *name, enum log_level level);
+/* Lines are JSON objects from now on, or text. */
+void log_use_json(bool on);
+bool log_is_json(void);
+const char *log_name(void);
 bool log_enabled(enum log_level level);
 
 /* Parses debug|info|warning|error. False when the word is none of them. */

@@ -69,6 +69,7 @@ int boot_receive(struct boot *b, const char *kind, struct errbuf *err)
 	else snprintf(name, sizeof(name), "%s %u", kind, b->index);
 	level = (enum log_level)b->config.log_level; /* same order in config.def and log.h */
 	log_init(name, level);
+	log_use_json(b->config.log_format == LOG_FORMAT_JSON);
 	return boot_map_page(b, err);
 }
 

@@ -283,7 +283,7 @@ static void serve_progress(struct serve *s, const struct page_health *h)
 	int full = (int)(h->progress * PROGRESS_WIDTH);
 	char bar[PROGRESS_WIDTH + 1];
 
-	if (!s->config.progress || !isatty(STDERR_FILENO)) return;
+	if (!s->config.progress || log_is_json() || !isatty(STDERR_FILENO)) return;
 	for (int i = 0; i < PROGRESS_WIDTH; i++) bar[i] = i < full ? '#' : '.';
 	bar[PROGRESS_WIDTH] = 0;
 	fprintf(stderr, "\r\033[K[%s] %3d%%  %s", bar, (int)(h->progress * 100), h->detail);
@@ -450,6 +450,7 @@ int serve_main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	log_init("supervisor", (enum log_level)s.config.log_level);
+	log_use_json(s.config.log_format == LOG_FORMAT_JSON);
 	signal(SIGPIPE, SIG_IGN);
 	/* Before the loop and the model, which take descriptors and perhaps an hour of fetching. */
 	rc = servecheck_descriptors(&err);
