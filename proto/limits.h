@@ -21,6 +21,7 @@
 #define LIMIT_CHOICES 128          /* n and best_of */
 #define LIMIT_SALT 256             /* bytes of a cache salt */
 #define LIMIT_API_KEYS 1024        /* keys of one server; a gateway in front holds more */
+#define LIMIT_TENANTS 4096         /* told apart; 16 KiB of the status page each, of which 4 KiB are touched with up to 60 frontends */
 #define LIMIT_TEXT 1024            /* bytes of an error text or a method name */
 #define LIMIT_RPC_BYTES (1u << 20) /* arguments or answer of one collective call */
 #define LIMIT_MESSAGE_BYTES (24u << 20) /* a submit of LIMIT_TOKENS tokens and its fields; ZMQ_MAXMSGSIZE */

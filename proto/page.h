@@ -9,6 +9,7 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 #include "common/strbuf.h"
+#include "proto/governor.h"
 #include "proto/limits.h"
 #include "proto/metrics.def"
 
@@ -75,8 +76,10 @@ struct page {
 	struct page_slot supervisor, executor;
 	struct page_slot frontends[LIMIT_FRONTENDS];
 	struct page_slot workers[LIMIT_WORKERS];
+	struct governor governor; /* last: it is large, and memory only where it is touched */
 };
 
+/* p: new memory, all zero. */
 void page_format(struct page *p, uint32_t n_frontends, uint32_t n_workers);
 /* Checks magic, layout and counts of a mapping. */
 int page_check(const struct page *p, size_t bytes, struct errbuf *err) MUST_CHECK;
