@@ -86,7 +86,7 @@ uint64_t governor_count(const struct governor *g, uint32_t account, enum governo
 
 /* The supervisor's, after it has reaped the frontend and before the slot is used again. */
 void governor_repair(struct governor *g, uint32_t slot);
-/* The supervisor's, about once a second. */
+/* The supervisor's, now and then: does something only when the table is nearly full. */
 void governor_tidy(struct governor *g, uint32_t max_tenants);
 
 #endif

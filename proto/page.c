@@ -7,13 +7,12 @@
 #include <string.h>
 
 #define PAGE_MAGIC 0x736c756963655047ull
-#define PAGE_LAYOUT 4
+#define PAGE_LAYOUT 5
 
 void page_format(struct page *p, uint32_t n_frontends, uint32_t n_workers)
 {
 	CHECK(n_frontends <= LIMIT_FRONTENDS && n_workers <= LIMIT_WORKERS);
 	metrics_init();
-	memset(p, 0, sizeof(*p));
 	p->layout = PAGE_LAYOUT;
 	p->n_frontends = n_frontends;
 	p->n_workers = n_workers;

@@ -123,6 +123,23 @@ static void put_slot(struct strbuf *out, const char *name, const char *kind, uin
 }
 
 /* Of those that are there: a frontend that has left for good is no process that is down. */
+/* From the governor itself: sums of what frontends publish at different moments could show more than there ever was. */
+static void render_admitted(const struct page *p, const char *labels, struct strbuf *out)
+{
+	static const struct {
+		enum governor_what what;
+		const char *name, *help;
+	} rows[] = {{GOVERNOR_REQUESTS, "sluice:admitted_requests", "Requests that were taken on and have not ended, each choice counted."},
+		    {GOVERNOR_TOKENS, "sluice:admitted_tokens", "Their prompt tokens and allowed output tokens."}};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		put_head(out, rows[i].name, rows[i].help, "gauge");
+		put_series(out, rows[i].name, "", labels, "", NULL);
+		put_u64(out, governor_count(&p->governor, GOVERNOR_MESH, rows[i].what));
+		strbuf_putc(out, '\n');
+	}
+}
+
 static void render_processes(const struct page *p, struct strbuf *out)
 {
 	static const struct {
@@ -181,6 +198,7 @@ void pagetext_render(const struct page *p, const char *labels, const char *cache
 	put_head(out, "sluice:executor_epoch", "How often an executor was started.", "gauge");
 	put_series(out, "sluice:executor_epoch", "", labels, "", NULL);
 	put_line_u64(out, atomic_load_explicit(&p->epoch, memory_order_relaxed));
+	render_admitted(p, labels, out);
 	render_processes(p, out);
 	render_frontends(p, out);
 }

@@ -168,8 +168,10 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 		ring_set_reader_active(s->mesh.steps, k->index, false); /* else the executor would wait for it to read */
 		tell_worker_state(s, k, false);
 	}
-	if (k->kind == KID_FRONTEND)
+	if (k->kind == KID_FRONTEND) {
 		kid_send(serve_executor(s), &(struct msg){.type = MSG_frontend_gone, .frontend_gone = {k->index, k->incarnation}});
+		governor_repair(&s->mesh.page->governor, k->index);
+	}
 	serve_remove_socket(s, k);
 	restart_on_exited(&k->restart, now);
 }
@@ -349,6 +351,7 @@ static void on_serve_tick(uv_timer_t *t)
 		serve_step_kid(s, &s->kids[i], now);
 		if (s->kids[i].owes_keys) kid_send_keys(&s->kids[i]);
 	}
+	governor_tidy(&s->mesh.page->governor, s->config.max_tenants);
 	if (getpid() == 1) serve_reap_strangers(s);
 	switch (s->state) {
 	case SERVING:
