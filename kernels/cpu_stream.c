@@ -88,6 +88,15 @@ static bool cpu_stream_take(struct cpu_op *op, uint32_t n_threads, uint32_t *beg
 	return true;
 }
 
+/* Runs a share, and shows that thread 0, which waits for all others at each barrier, gets on. */
+static void cpu_stream_share(struct cpu_thread *t, struct cpu_op *op, uint32_t begin, uint32_t end)
+{
+	const struct kdev *d = &t->dev->base;
+
+	op->run(t, op, begin, end);
+	if (t->ix == 0 && d->beat) d->beat(d->beat_ctx);
+}
+
 static void cpu_stream_run(struct cpu_thread *t)
 {
 	struct cpu_stream *s = &t->dev->stream;
@@ -98,15 +107,15 @@ static void cpu_stream_run(struct cpu_thread *t)
 
 		t->prepared = false;
 		if (s->n_threads == 1) {
-			op->run(t, op, 0, op->n_items);
+			cpu_stream_share(t, op, 0, op->n_items);
 			continue;
 		}
 		if (i > 0 && !(op->solo && s->ops[i - 1].solo)) cpu_stream_barrier(s);
 		if (op->solo) {
-			if (t->ix == 0) op->run(t, op, 0, op->n_items);
+			if (t->ix == 0) cpu_stream_share(t, op, 0, op->n_items);
 			continue;
 		}
-		while (cpu_stream_take(op, s->n_threads, &begin, &end)) op->run(t, op, begin, end);
+		while (cpu_stream_take(op, s->n_threads, &begin, &end)) cpu_stream_share(t, op, begin, end);
 	}
 	if (s->n_threads > 1) cpu_stream_barrier(s);
 }
@@ -140,7 +149,7 @@ void cpu_stream_walk(struct cpu_dev *d)
 	if (cpu_stream_is_solo(s)) {
 		for (size_t i = 0; i < s->n_ops; i++) {
 			s->threads[0].prepared = false;
-			s->ops[i].run(&s->threads[0], &s->ops[i], 0, s->ops[i].n_items);
+			cpu_stream_share(&s->threads[0], &s->ops[i], 0, s->ops[i].n_items);
 		}
 	} else {
 		if (s->n_threads > 1) cpu_stream_change(&s->walk, &s->walk_sleepers);

@@ -65,6 +65,12 @@ void kdev_download(struct kdev *d, void *dst_host, const void *src, size_t bytes
 	if (bytes) d->driver->download(d, dst_host, src, bytes);
 }
 
+void kdev_set_beat(struct kdev *d, void (*beat)(void *ctx), void *ctx)
+{
+	d->beat = beat;
+	d->beat_ctx = ctx;
+}
+
 int kdev_sync(struct kdev *d)
 {
 	return d->driver->sync(d);

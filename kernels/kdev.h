@@ -21,6 +21,8 @@ struct kdev {
 	const struct kops *ops;
 	const struct kdev_driver *driver;
 	enum klevel level;
+	void (*beat)(void *ctx); /* NULL: none */
+	void *beat_ctx;
 };
 
 #endif

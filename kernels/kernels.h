@@ -365,6 +365,10 @@ void kdev_release(struct kdev *d, void *ptr, size_t bytes);
 void kdev_upload(struct kdev *d, void *dst, const void *src_host, size_t bytes);
 void kdev_download(struct kdev *d, void *dst_host, const void *src, size_t bytes);
 
+/* beat(ctx) is called by kdev_sync() while it gets on: after each operation, and after each share of a large one. It is the sign of life of
+ * a step that takes long, so it is cheap. NULL: none. */
+void kdev_set_beat(struct kdev *d, void (*beat)(void *ctx), void *ctx);
+
 /* Runs everything that is enqueued and waits. ST_DEVICE when the device failed (CUDA). */
 int kdev_sync(struct kdev *d) MUST_CHECK;
 

@@ -10,7 +10,6 @@
 
 #include <math.h>
 
-#define DECODER_BEAT_TOKENS 64   /* a layer takes well above the cost of a sync */
 #define DECODER_ROPE_ROWS   1024 /* positions that are made at a time: a millisecond or two */
 
 /* ---- the rotations ---- */
@@ -232,17 +231,6 @@ static void decoder_finish(struct decoder *d, const struct decoder_layer *l, flo
 	decoder_ffn(d, l, x, h, n);
 }
 
-/* A large batch of a large model takes longer than others may wait for a sign of life. */
-static int decoder_beat(struct decoder *d, uint32_t n_tokens)
-{
-	int rc;
-
-	if (!d->beat || n_tokens < DECODER_BEAT_TOKENS) return ST_OK;
-	rc = kdev_sync(d->dev);
-	d->beat(d->beat_ctx);
-	return rc;
-}
-
 /* Shows row `row` of x (.., dim) to whoever looks for the first wrong layer. */
 static int decoder_show(struct decoder *d, uint32_t layer, const float *x, uint32_t row)
 {
@@ -305,7 +293,6 @@ int decoder_forward(struct decoder *d, const struct kbatch *b)
 		if (last) return core ? decoder_last(d, b, x, core) : ST_OK;
 		decoder_finish(d, l, x, core, b->n_tokens);
 		rc = decoder_show(d, i + 1, x, b->n_tokens - 1);
-		if (rc == ST_OK) rc = decoder_beat(d, b->n_tokens);
 	}
 	return rc;
 }

@@ -46,8 +46,6 @@ struct decoder {
 	float *normed; /* states of the batch enqueued last after the last norm: (n_out, dim) of the wanted rows, or ...
 			*/
 	const uint32_t *out_rows; /* ... (n_tokens, dim) of all, and which are wanted; NULL: the former */
-	void (*beat)(void *ctx);  /* called between the layers of a large batch; NULL: never */
-	void *beat_ctx;
 	/* Tests: the last row's hidden state (dim) after the embedding (0), after each layer (1 .. n_layers) and after
 	 * the last norm (n_layers + 1); NULL: never. Each call costs a sync. */
 	void (*on_hidden)(void *ctx, uint32_t layer, const float *state);
@@ -73,7 +71,7 @@ static inline void *decoder_part(const struct decoder *d, const struct memplan_p
 /* Makes the rotation tables reach `positions`. They grow with the longest sequence: those of a long context would take a second and
  * many pages at the start, and few sequences become so long. ST_DEVICE. */
 int decoder_reach(struct decoder *d, uint32_t positions) MUST_CHECK;
-/* Enqueues all layers for the batch, whose positions decoder_reach() has been told. With `beat`, a large batch is synchronised after each layer: ST_DEVICE. */
+/* Enqueues all layers for the batch, whose positions decoder_reach() has been told. */
 int decoder_forward(struct decoder *d, const struct kbatch *b) MUST_CHECK;
 
 /* Enqueues what brings n wanted rows' states after the last norm together, n <= plan.logits_rows, and returns where

@@ -98,6 +98,11 @@ static void draw_init_counts(struct draw *d, const uint32_t *tokens, uint32_t n_
 	for (uint32_t i = all ? 0 : d->n_prompt; i < n_tokens; i++) counts_add(&d->counts, tokens[i], i < d->n_prompt);
 }
 
+static void draw_beat(const struct draw_env *env)
+{
+	if (env->beat) env->beat(env->beat_ctx);
+}
+
 static void draw_init_grammar(struct draw *d, const struct draw_env *env, const char *grammar, uint32_t len, const uint32_t *tokens,
 			      uint32_t n_tokens)
 {
@@ -107,6 +112,7 @@ static void draw_init_grammar(struct draw *d, const struct draw_env *env, const 
 	if (!len) return;
 	if (env->masks)
 		rc = masks_start(env->masks, grammar, len, tokens + d->n_prompt, n_tokens - d->n_prompt, &d->mask, &err);
+	draw_beat(env);
 	if (rc == ST_OK) return;
 	d->mask = NULL;
 	d->bad_grammar = true;
@@ -204,6 +210,7 @@ static bool draw_fill_mask(struct draw *d, const struct draw_env *env, uint32_t 
 	if (d->mask) {
 		memset(bits, 0, draw_mask_words(env) * sizeof(*extra));
 		mask_fill(env->masks, d->mask, d->stop_ids, d->n_stop, n_left, bits, &may_go_on);
+		draw_beat(env);
 		for (uint32_t i = 0; d->allowed && i < mask_words(env->vocab); i++) bits[i] &= d->allowed[i];
 	} else {
 		memcpy(bits, d->allowed, mask_words(env->vocab) * sizeof(*bits));

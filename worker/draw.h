@@ -15,6 +15,8 @@ struct draw_env {
 	uint32_t vocab;
 	struct masks *masks; /* NULL: no grammar can be followed */
 	uint32_t mask_vocab; /* tokens that masks knows */
+	void (*beat)(void *ctx); /* called after each mask, which may take milliseconds; NULL: never */
+	void *beat_ctx;
 };
 
 /* Where a row's lists begin in the joined columns of a step. */

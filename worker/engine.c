@@ -10,8 +10,6 @@
 #include "common/clock.h"
 #include "worker/bigstep.h"
 
-#define ENGINE_BEAT_PARTS 4 /* so many parts of a step are drawn with a sign of life in between */
-
 const struct memplan *engine_plan(const struct engine *e)
 {
 	return &e->plan;
@@ -147,8 +145,9 @@ int engine_kv_init(struct engine *e, uint32_t n_blocks, struct errbuf *err)
 
 void engine_set_beat(struct engine *e, void (*beat)(void *ctx), void *ctx)
 {
-	e->decoder.beat = beat;
-	e->decoder.beat_ctx = ctx;
+	e->env.beat = beat;
+	e->env.beat_ctx = ctx;
+	if (e->dev) kdev_set_beat(e->dev, beat, ctx);
 }
 
 void engine_reset(struct engine *e)
@@ -200,17 +199,6 @@ static int engine_show_logits(struct engine *e, const struct batch_run *run, con
 	return ST_OK;
 }
 
-/* Many rows take longer than others may wait for a sign of life. */
-static int engine_beat(struct engine *e, uint32_t n_parts)
-{
-	int rc;
-
-	if (!e->decoder.beat || n_parts < ENGINE_BEAT_PARTS) return ST_OK;
-	rc = kdev_sync(e->dev);
-	e->decoder.beat(e->decoder.beat_ctx);
-	return rc;
-}
-
 /* Enqueues logits and draws of a part of the wanted rows. */
 static int engine_draw_part(struct engine *e, const struct batch_run *run, const char *input, const struct batch_part *p)
 {
@@ -226,7 +214,7 @@ static int engine_draw_part(struct engine *e, const struct batch_run *run, const
 	}
 	if (p->n_extra) kdev_upload(e->dev, extra, run->extra + p->extra_at, p->n_extra * sizeof(*extra));
 	kdev_ops(e->dev)->sample(e->dev, sampled + p->row, logits, p->n, e->spec.n_tokens, params + p->row, extra);
-	return engine_beat(e, run->n_parts);
+	return ST_OK;
 }
 
 /* Downloads the states of a pooling sequence and adds them up. */

@@ -100,7 +100,8 @@ int engine_step(struct engine *e, const struct msg_step *step, struct msg_step_r
 /* What was wrong with the last bad step. */
 const char *engine_why(const struct engine *e);
 
-/* beat(ctx) is called between the layers of a large step, which may take longer than a heartbeat. */
+/* beat(ctx) is called while a step gets on, which may take longer than a heartbeat: after each mask, and each operation of a layer. To be
+ * set before kv_init. */
 void engine_set_beat(struct engine *e, void (*beat)(void *ctx), void *ctx);
 
 /* Forgets all sequences; weights and KV memory stay. */

@@ -112,7 +112,7 @@ static void engine_null_sleep(struct engine *e, uint64_t from)
 	e->null_until = from + e->opts.null_step_ns;
 	for (uint64_t at = from + ENGINE_NULL_BEAT_NS; at < e->null_until; at += ENGINE_NULL_BEAT_NS) {
 		clock_sleep_until(at);
-		if (e->decoder.beat) e->decoder.beat(e->decoder.beat_ctx);
+		if (e->env.beat) e->env.beat(e->env.beat_ctx);
 	}
 	clock_sleep_until(e->null_until);
 }

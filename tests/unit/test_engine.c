@@ -210,6 +210,38 @@ static void stop_ids_wait_for_the_minimum(void **state)
 	free(path);
 }
 
+static void count_beat(void *ctx)
+{
+	++*(uint32_t *)ctx;
+}
+
+/* Also one of a single token: of a large model that takes seconds, too. */
+static void each_layer_of_a_step_shows_that_it_gets_on(void **state)
+{
+	char *path = tiny_path(GGTYPE_Q8_0);
+
+	for (uint32_t threads = 1; threads <= 2; threads++) {
+		struct stepper_params p = stepper_greedy();
+		struct msg_step_result res;
+		struct enginerig r;
+		uint32_t n_beats = 0, n_layers;
+
+		enginerig_open(&r,
+			       &(struct enginerig_setup){
+				       .path = path, .level = enginerig_level_max(), .act = KACT_Q8, .kv_type = GGTYPE_F16},
+			       threads);
+		engine_set_beat(r.e, count_beat, &n_beats);
+		n_layers = engine_spec(r.e)->n_layers;
+		stepper_add(&r.s, 0, r.prompt, 5, 5, &p);
+		stepper_grow_range(&r.s, 0, 0, 1);
+		stepper_run(&r.s, 0, 0, 5, true);
+		enginerig_step(&r, &res);
+		assert_true(n_beats >= 4 * n_layers); /* products, attention, what is between */
+		enginerig_close(&r);
+	}
+	free(path);
+}
+
 static void a_step_before_the_cache_is_refused(void **state)
 {
 	char *path = tiny_path(GGTYPE_F32);
@@ -284,6 +316,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_cannot_be_loaded_says_why),
 		cmocka_unit_test(progress_reaches_the_end),
 		cmocka_unit_test(stop_ids_wait_for_the_minimum),
+		cmocka_unit_test(each_layer_of_a_step_shows_that_it_gets_on),
 		cmocka_unit_test(a_step_before_the_cache_is_refused),
 		cmocka_unit_test(the_null_device_is_deterministic),
 		cmocka_unit_test(logits_depend_on_the_request_alone),
