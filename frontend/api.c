@@ -130,6 +130,14 @@ bool api_body(struct http_request *r, json_t **out)
 	return false;
 }
 
+bool api_engine_failed(const struct api *a, struct apierr *e)
+{
+	if (!atomic_load(&a->page->engine_failed)) return false;
+	e->retry_s = 5;
+	(void)apierr_set(e, 503, NULL, "%s", a->page->engine_failed_text);
+	return true;
+}
+
 bool api_is_ready(struct api *a, struct apierr *e)
 {
 	struct page_health h;
@@ -138,6 +146,7 @@ bool api_is_ready(struct api *a, struct apierr *e)
 		e->retry_s = 5;
 		return apierr_set(e, 503, NULL, "The server is shutting down.");
 	}
+	if (api_engine_failed(a, e)) return false;
 	if (lives_is_welcome(a->lives) && api_model_len(a) > 0) return true;
 	page_health(a->page, a->now, a->heartbeat_max_ns, &h);
 	/* The mesh is ready, and a sibling may have said so already; only the executor's word to this frontend is still under way.

@@ -67,6 +67,8 @@ uint64_t api_random(struct api *a);
 
 /* Parses the body as a JSON object, gives its memory back; false: answered with an error. */
 bool api_body(struct http_request *r, json_t **out);
+/* True when the supervisor has given up on the engine; e is set (503 with the reason). */
+bool api_engine_failed(const struct api *a, struct apierr *e);
 /* True when generations can start; else e is set (503 with phase and percentage). */
 bool api_is_ready(struct api *a, struct apierr *e);
 /* True when the model is one of ours (or not named). Any thread. */

@@ -39,14 +39,15 @@ void api_health(struct api *a, struct http_request *r)
 	strbuf_reset(&a->scratch);
 }
 
-/* Whether a restart of the whole server would help: not while it loads or a part is being restarted. */
+/* Whether a restart of the whole server would help: not while it loads or a part is being restarted; but when the supervisor has given
+ * up on the engine. */
 void api_live(struct api *a, struct http_request *r)
 {
 	struct page_health h;
 
 	page_health(a->page, a->now, a->heartbeat_max_ns, &h);
 	if (h.live) http_answer(r, 200, "application/json", NULL, "{\"status\":\"ok\"}", 15);
-	else apierr_send(r, 503, NULL, "The supervisor does not respond.");
+	else apierr_send(r, 503, NULL, atomic_load(&a->page->engine_failed) ? h.detail : "The supervisor does not respond.");
 }
 
 void api_ping(struct api *a, struct http_request *r)

@@ -209,6 +209,16 @@ static void front_check_drain(struct front *f, uint64_t now)
 	else if (!f->cut && now >= f->drain_deadline_ns) front_cut(f, now);
 }
 
+/* The supervisor has given up on the engine: nothing more will come. In each pass, because what was being prepared may still start. */
+static void front_check_engine(struct front *f)
+{
+	struct apierr why = {0};
+
+	if (!api_engine_failed(&f->api, &why)) return;
+	gens_fail(&f->api, &why);
+	embeds_fail(&f->api, &why);
+}
+
 static void front_pass(struct front *f)
 {
 	uint64_t now = clock_now_ns();
@@ -216,6 +226,7 @@ static void front_pass(struct front *f)
 
 	/* First: what is read here must be written in this pass, since its edge is used up and the loop may sleep now. */
 	lane_poll(f->lane);
+	front_check_engine(f);
 	/* Twice: writing makes room for streams that waited, and may begin pipelined requests. */
 	for (i = 0; i < 2; i++) {
 		lives_step(f->lives, now);

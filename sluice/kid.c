@@ -21,12 +21,16 @@ static const char *const kid_words[] = {"frontend", "executor", "worker"};
 void kid_init(struct kid *k, enum kid_kind kind, uint32_t index, struct mesh *mesh, uv_loop_t *loop, const struct kid_events *events,
 	      uint64_t now)
 {
+	struct restart_config restart;
+
 	*k = (struct kid){.kind = kind, .index = index, .mesh = mesh, .loop = loop, .events = events, .control_fd = -1};
 	if (kind == KID_EXECUTOR) snprintf(k->name, sizeof(k->name), "executor");
 	else snprintf(k->name, sizeof(k->name), "%s %u", kid_words[kind], index);
 	k->slot = kind == KID_FRONTEND ? &mesh->page->frontends[index]
 		  : kind == KID_WORKER ? &mesh->page->workers[index] : &mesh->page->executor;
-	restart_init(&k->restart, kind == KID_FRONTEND ? &restart_config_frontend : &restart_config_default, now);
+	restart = kind == KID_FRONTEND ? restart_config_frontend : restart_config_default;
+	if (kind != KID_FRONTEND) restart.deaths_max = mesh->config->max_restarts;
+	restart_init(&k->restart, &restart, now);
 }
 
 static int kid_program(const struct kid *k, char *out, size_t cap, struct errbuf *err)
@@ -219,6 +223,9 @@ int kid_spawn(struct kid *k, struct errbuf *err)
 	k->incarnation = k->n_spawns++;
 	if (k->kind == KID_FRONTEND) k->incarnation &= 0xFF; /* eight bits of the client id */
 	kid_slot_reset(k);
+	k->beat_ns = atomic_load(&k->slot->heartbeat_ns);
+	k->silent_ns = 0;
+	k->has_beaten = k->was_killed = false;
 	kid_descriptors(k, io, pair[1]);
 	k->process.data = k->control.data = k;
 	rc = uv_spawn(k->loop, &k->process, &o);
@@ -242,18 +249,30 @@ int kid_spawn(struct kid *k, struct errbuf *err)
 
 void kid_kill(struct kid *k, int sig)
 {
-	if (k->alive) uv_process_kill(&k->process, sig);
+	if (!k->alive) return;
+	k->was_killed |= sig == SIGKILL;
+	uv_process_kill(&k->process, sig);
+}
+
+/* While it starts it may be busy in one piece: reading a tokenizer or a slow disk. The executor has no such work. */
+static bool kid_is_starting(const struct kid *k)
+{
+	enum page_state state = (enum page_state)atomic_load(&k->slot->state);
+
+	if (k->kind == KID_EXECUTOR) return !k->has_beaten;
+	return state != PAGE_SERVING && state != PAGE_DRAINING;
 }
 
 bool kid_is_hung(struct kid *k, uint64_t passed_ns, uint64_t limit_ns)
 {
 	uint64_t beat = atomic_load(&k->slot->heartbeat_ns);
 
-	if (!k->alive || atomic_load(&k->slot->state) != PAGE_SERVING || beat != k->beat_ns) {
+	if (!k->alive || beat != k->beat_ns) {
+		k->has_beaten = k->alive;
 		k->beat_ns = beat;
 		k->silent_ns = 0;
 		return false;
 	}
 	k->silent_ns += passed_ns;
-	return k->silent_ns >= limit_ns;
+	return k->silent_ns >= (kid_is_starting(k) ? max_u64(limit_ns, KID_START_SILENCE_NS) : limit_ns);
 }

@@ -9,6 +9,9 @@
 
 enum kid_kind { KID_FRONTEND, KID_EXECUTOR, KID_WORKER };
 
+/* The longest honest work of a starting process without a sign of life: a large vocabulary, a piece of a file on a slow disk. */
+#define KID_START_SILENCE_NS (120 * NS_PER_S)
+
 struct kid;
 
 struct kid_events {
@@ -36,6 +39,9 @@ struct kid {
 	int n_open;           /* handles open in the loop */
 	bool owes_keys;       /* has not been told the newest API keys */
 	bool alive;           /* a process exists and is not reaped */
+	bool has_beaten;      /* this process has given a sign of life */
+	bool was_killed;      /* by this supervisor: its SIGKILL is no riddle */
+	char end[256];        /* how the last process ended, in words; "" before */
 	uint64_t beat_ns;     /* its heartbeat as last seen, and for how long it has been that */
 	uint64_t silent_ns;
 	const struct kid_events *events;
@@ -50,8 +56,9 @@ void kid_send(struct kid *k, const struct msg *m);
 /* Sends a frontend the mesh's API keys. One that cannot take them now owes_keys: try again, a key may have been withdrawn. */
 void kid_send_keys(struct kid *k);
 void kid_kill(struct kid *k, int sig);
-/* Call it regularly, passed_ns after the last time: true when it serves and its heartbeat has stood still for limit_ns of such
- * time. Only what this process has watched counts, so that a machine that slept or was overloaded kills nobody. */
+/* Call it regularly, passed_ns after the last time: true when its heartbeat has stood still for limit_ns of such time, or for
+ * KID_START_SILENCE_NS if that is longer and it is still starting. Only what this process has watched counts, so that a machine that
+ * slept or was overloaded kills nobody. */
 bool kid_is_hung(struct kid *k, uint64_t passed_ns, uint64_t limit_ns);
 
 #endif

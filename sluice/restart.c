@@ -22,10 +22,11 @@ void restart_init(struct restart *r, const struct restart_config *cfg, uint64_t 
 		.cfg = *cfg, .state = RESTART_WAITING, .spawn_ns = now, .exit_code = RESTART_EXIT_DEFAULT};
 }
 
-/* Never ready, and no use in trying again. */
+/* No use in trying again. */
 static bool restart_is_hopeless(const struct restart *r)
 {
-	return !r->ever_ready && (r->has_failed || r->start_failures >= r->cfg.start_failures_max);
+	if (r->ever_ready) return r->cfg.deaths_max && r->deaths_in_row >= r->cfg.deaths_max;
+	return r->has_failed || r->start_failures >= r->cfg.start_failures_max;
 }
 
 enum restart_action restart_step(struct restart *r, uint64_t now)
@@ -37,6 +38,7 @@ enum restart_action restart_step(struct restart *r, uint64_t now)
 	}
 	if (now < r->spawn_ns) return RESTART_NOTHING;
 	r->state = RESTART_STARTING;
+	r->spawn_ns = now;
 	return RESTART_SPAWN;
 }
 
@@ -73,13 +75,14 @@ void restart_on_exited(struct restart *r, uint64_t now)
 	if (!restart_is_alive(r)) return;
 	r->deaths++;
 	if (!r->ever_ready) r->start_failures++;
-	if (r->state == RESTART_RUNNING && now - r->ready_ns >= r->cfg.healthy_ns) r->delay_ns = 0;
+	if (r->state == RESTART_RUNNING && now - r->ready_ns >= r->cfg.healthy_ns) r->delay_ns = r->deaths_in_row = 0;
+	r->deaths_in_row++;
 	if (r->draining) {
 		r->state = RESTART_STOPPED;
 		return;
 	}
 	r->delay_ns = restart_next_delay(r);
-	r->spawn_ns = now + r->delay_ns;
+	r->spawn_ns = max_u64(now, r->spawn_ns + r->delay_ns);
 	r->state = RESTART_WAITING;
 }
 

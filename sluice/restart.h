@@ -3,15 +3,17 @@
  *
  *   WAITING --spawn--> STARTING --ready--> RUNNING
  *      ^                  |                  |
- *      '---- back-off ----+------ exited ----'        STARTING --exited, too often or for good--> FAILED
+ *      '---- back-off ----+------ exited ----'        any --exited, too often or for good--> FAILED
  *                                                     any --drain and exited--> STOPPED
  *
- * - The delay doubles with each death from delay_min_ns to delay_max_ns; after healthy_ns of being ready the next death
- *   starts over.
+ * - Starts lie apart: the next one comes at once, but not before a delay has passed since the last one, which doubles with each
+ *   death from delay_min_ns to delay_max_ns; after healthy_ns of being ready it starts over. So who dies now and then is back at once,
+ *   and who dies in its start does not take the machine.
  * - A child that was never ready, in any of its lives, is given up after start_failures_max deaths, or at the first
  *   death after its `failed` message (which says that a restart will not help). The exit code is the one that it
  *   wanted.
- * - A child that was ready once is never given up: it can work on this machine, so what stops it now may pass.
+ * - A child that was ready once can work on this machine, so what stops it now may pass: it is given up only after deaths_max
+ *   deaths in a row without healthy_ns of being ready in between.
  * - While draining nothing is started. */
 #ifndef SLUICE_RESTART_H
 #define SLUICE_RESTART_H
@@ -27,6 +29,7 @@ struct restart_config {
 	uint64_t delay_min_ns, delay_max_ns; /* 100 ms, 10 s */
 	uint64_t healthy_ns;                 /* 30 s */
 	uint32_t start_failures_max;         /* deaths before ever being ready */
+	uint32_t deaths_max;                 /* in a row, after having been ready; 0: any number */
 };
 
 extern const struct restart_config restart_config_default, restart_config_frontend;
@@ -34,11 +37,12 @@ extern const struct restart_config restart_config_default, restart_config_fronte
 struct restart {
 	struct restart_config cfg;
 	enum restart_state state;
-	uint64_t spawn_ns;       /* WAITING: not before */
+	uint64_t spawn_ns;       /* WAITING: not before; else when it was started */
 	uint64_t ready_ns;       /* RUNNING: since */
-	uint64_t delay_ns;       /* of the last wait; 0: none since it was healthy */
+	uint64_t delay_ns;       /* between the last two starts at least; 0: no death since it was healthy */
 	uint32_t start_failures; /* while never ready */
 	uint32_t deaths;         /* all, for the log and the metrics */
+	uint32_t deaths_in_row;  /* since it was healthy */
 	bool ever_ready, draining;
 	bool has_failed; /* has sent `failed`; ends it only when it was never ready */
 	int exit_code;   /* FAILED: for the supervisor's own exit */

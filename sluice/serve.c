@@ -7,7 +7,8 @@
  * SIGHUP: the file of API keys and the certificate are read again; what is bad changes nothing. Nobody is restarted for it.
  *
  *   SERVING --signal--> LEAVING --drain delay over--> DRAINING --all frontends gone--> STOPPING --all gone--> end of the loop
- *   any --a child is given up--> STOPPING (killed at once)
+ *   any --a child that was never ready is given up--> STOPPING (killed at once)
+ *   SERVING --the executor or a worker is given up--> LEAVING (verdict.c)
  *
  * LEAVING differs from SERVING in what /ready says only: load balancers look elsewhere before anything is refused. */
 #include "sluice/serve_impl.h"
@@ -19,6 +20,7 @@
 #include "sluice/notify.h"
 #include "sluice/serve.h"
 #include "sluice/servecheck.h"
+#include "sluice/verdict.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -31,8 +33,8 @@
 #define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
 #define CUT_GRACE_NS (3 * NS_PER_S)  /* for frontends to say so to whom they cut off, and to end */
 #define PROGRESS_WIDTH 40
-/* A process is ended after this many times the silence after which it counts as dead: a pause that ends by itself costs
- * less than a restart. */
+/* Without --hang-timeout a process is ended after this many times the silence after which it counts as dead: a pause that ends by
+ * itself costs less than a restart. */
 #define HUNG_FACTOR 3
 
 static struct kid *serve_executor(struct serve *s)
@@ -89,6 +91,23 @@ static void serve_fail(struct serve *s, int exit_code)
 	serve_kill_all(s);
 }
 
+/* The engine does not stay alive: its other processes end too, frontends say so for a while, and then the server ends. */
+static void serve_give_up_engine(struct serve *s, struct kid *k, uint64_t now)
+{
+	verdict_give(s->mesh.page, k->name, &k->restart, s->why.text[0] ? s->why.text : k->end);
+	log_error("%s (--max-restarts)", s->mesh.page->engine_failed_text);
+	notify_send("STOPPING=1\nSTATUS=the engine has failed");
+	s->exit_code = EXIT_FAILED;
+	for (uint32_t i = 0; i < s->n_kids; i++) {
+		if (s->kids[i].kind == KID_FRONTEND) continue;
+		restart_drain(&s->kids[i].restart);
+		kid_kill(&s->kids[i], SIGKILL);
+	}
+	if (s->state != SERVING) return; /* it is about to end anyway */
+	s->state = LEAVING;
+	s->deadline_ns = now + verdict_grace(s->config.drain_delay);
+}
+
 static void serve_step_kid(struct serve *s, struct kid *k, uint64_t now)
 {
 	struct errbuf err = {{0}};
@@ -99,6 +118,10 @@ static void serve_step_kid(struct serve *s, struct kid *k, uint64_t now)
 	case RESTART_NOTHING:
 		return;
 	case RESTART_GIVE_UP:
+		if (k->restart.ever_ready) {
+			serve_give_up_engine(s, k, now);
+			return;
+		}
 		if (!s->said_why)
 			log_error("%s ended %u times before it was ready; the lines above say why", k->name, k->restart.deaths);
 		serve_fail(s, k->restart.exit_code);
@@ -154,15 +177,18 @@ static void serve_remove_socket(struct serve *s, const struct kid *k)
 	unlink(path);
 }
 
+static void on_serve_tick(uv_timer_t *t);
+
 static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 {
 	struct serve *s = ctx;
 	uint64_t now = clock_now_ns();
 
-	if (s->state <= LEAVING || (s->state == DRAINING && k->kind != KID_FRONTEND)) {
+	if (sig) snprintf(k->end, sizeof(k->end), "%s was ended by signal %d (%s)", k->name, sig, strsignal(sig));
+	else snprintf(k->end, sizeof(k->end), "%s exited with code %d", k->name, (int)status);
+	if (!k->restart.draining && (sig || !k->restart.has_failed)) {
 		bar_clear(s);
-		if (sig) log_warning("%s was ended by signal %d (%s); it will be started again", k->name, sig, strsignal(sig));
-		else if (!k->restart.has_failed) log_warning("%s exited with code %d; it will be started again", k->name, (int)status);
+		log_warning("%s; it will be started again", k->end);
 	}
 	if (k->kind == KID_WORKER) {
 		ring_set_reader_active(s->mesh.steps, k->index, false); /* else the executor would wait for it to read */
@@ -174,6 +200,7 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 	}
 	serve_remove_socket(s, k);
 	restart_on_exited(&k->restart, now);
+	uv_timer_start(&s->tick, on_serve_tick, 0, TICK_MS); /* its successor may be due at once; its handles are closed by then */
 }
 
 /* ---- the end ---- */
@@ -321,13 +348,16 @@ static void serve_reap_strangers(struct serve *s)
 /* Ends processes that hang, which would hold up everybody for ever; their death is then one like any other. */
 static void serve_end_hung(struct serve *s, uint64_t now)
 {
-	uint64_t passed = min_u64(now - s->ticked_ns, 2 * TICK_MS * NS_PER_MS), limit = HUNG_FACTOR * s->config.heartbeat_timeout;
+	static const enum page_counter hung_counters[] = {COUNTER_hung_frontend, COUNTER_hung_executor, COUNTER_hung_worker};
+	uint64_t passed = min_u64(now - s->ticked_ns, 2 * TICK_MS * NS_PER_MS), limit = s->config.hang_timeout;
 
+	if (limit == 0) limit = HUNG_FACTOR * s->config.heartbeat_timeout;
 	s->ticked_ns = now;
 	for (uint32_t i = 0; i < s->n_kids; i++) {
 		struct kid *k = &s->kids[i];
 
 		if (!kid_is_hung(k, passed, limit)) continue;
+		page_count(&s->mesh.page->supervisor, hung_counters[k->kind], 1);
 		log_error("%s has not responded for %.1f s: ending it", k->name, (double)k->silent_ns / 1e9);
 		k->silent_ns = 0;
 		kid_kill(k, SIGKILL);

@@ -18,6 +18,7 @@
 
 /* A child is given descriptor numbers up to CHILD_FD_REPLY_EVENT + LIMIT_WORKERS; the rest is for sockets. */
 #define DESCRIPTORS_MIN 512
+#define HANG_TIMEOUT_MIN_NS (NS_PER_S / 2) /* heartbeats come every 100 ms, and so does the supervisor's look */
 
 void servecheck_help(void)
 {
@@ -50,6 +51,8 @@ int servecheck_config(struct config *c, struct errbuf *err)
 	rc = preflight_overrides(&overrides, c->hf_overrides, err);
 	json_decref(overrides);
 	if (rc != ST_OK) return rc;
+	if (c->hang_timeout && c->hang_timeout < HANG_TIMEOUT_MIN_NS)
+		return err_set(err, ST_INVALID, "--hang-timeout: expected 0, or 0.5 and more");
 	if (c->ssl_keyfile[0] && !c->ssl_certfile[0]) return err_set(err, ST_INVALID, "--ssl-keyfile needs --ssl-certfile");
 	if (c->root_path[0] && c->root_path[0] != '/') return err_set(err, ST_INVALID, "--root-path %s: expected a path that begins with /", c->root_path);
 	return ST_OK;

@@ -156,7 +156,7 @@ static void sim_set_up(struct sim *s)
 	sim_set_up_kv(s, t);
 	t->lives = (struct lives_config){
 		.silence_ns = 500 * NS_PER_MS, .hello_ns = 50 * NS_PER_MS, .requests_max = t->n_requests};
-	t->restart = (struct restart_config){50 * NS_PER_MS, 400 * NS_PER_MS, 1000 * NS_PER_MS, 5};
+	t->restart = (struct restart_config){50 * NS_PER_MS, 400 * NS_PER_MS, 1000 * NS_PER_MS, 5, 0};
 	t->hwm_up = sim_chance(s, 50) ? (uint32_t)sim_range(s, 1, 6) : 1000;
 	t->hwm_down = sim_chance(s, 50) ? (uint32_t)sim_range(s, 1, 8) : 1000;
 	t->delay_ns = sim_range(s, 20, 300) * NS_PER_US;

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static const struct restart_config cfg = {100 * NS_PER_MS, 1000 * NS_PER_MS, 5000 * NS_PER_MS, 3};
+static const struct restart_config cfg = {100 * NS_PER_MS, 1000 * NS_PER_MS, 5000 * NS_PER_MS, 3, 0};
 
 enum event { STEP, READY, FAILED, EXITED, DRAIN };
 
@@ -80,45 +80,59 @@ static const struct row good[] = {
 static const struct row doubles[] = {
 	FIRST,
 	{20, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
-	{30, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 130},
-	{31, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 130}, /* it is dead already */
-	{31, READY, 0, RESTART_NOTHING, RESTART_WAITING, 130},
-	{129, STEP, 0, RESTART_NOTHING, RESTART_WAITING, 130},
-	{130, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{140, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 340}, /* dies while it starts: like any death */
-	{340, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{30, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 110},
+	{31, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 110}, /* it is dead already */
+	{31, READY, 0, RESTART_NOTHING, RESTART_WAITING, 110},
+	{109, STEP, 0, RESTART_NOTHING, RESTART_WAITING, 110},
+	{120, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{140, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 320}, /* dies while it starts: like any death */
+	{320, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
 	{350, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
-	{400, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 800},
-	{800, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{900, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 1700},
+	{400, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 720},
+	{720, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{900, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 1520},
 	{1800, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{1900, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 2900}, /* the longest delay */
-	{2900, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{3000, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 4000},
+	{1900, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 2800}, /* the longest delay */
+	{2800, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{3000, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 3800},
+	END,
+};
+
+/* Whoever lived longer than its delay is back at once. */
+static const struct row at_once[] = {
+	FIRST,
+	{20, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{120, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{130, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{319, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 320},
+	{320, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{330, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{4000, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
 	END,
 };
 
 static const struct row healthy[] = {
 	FIRST,
 	{20, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
-	{30, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 130},
+	{30, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 110},
 	{130, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
 	{140, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
-	{5139, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 5339}, /* a millisecond short of healthy */
-	{5339, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{5400, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
-	{10400, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 10500}, /* healthy: as if for the first time */
-	{10500, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{5139, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER}, /* a millisecond short of healthy */
+	{5149, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 5539},
+	{5539, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{5600, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{10600, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER}, /* healthy: as if for the first time */
 	/* Long in its start is not healthy. */
-	{30000, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 30200},
+	{30000, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{30000, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 30400},
 	END,
 };
 
 static const struct row never_ready[] = {
 	FIRST,
-	{20, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 120},
+	{20, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 110},
 	{120, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{130, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 330},
+	{130, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 320},
 	{330, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
 	{340, EXITED, 0, RESTART_GIVE_UP, RESTART_FAILED, NEVER},
 	{9000, STEP, 0, RESTART_NOTHING, RESTART_FAILED, NEVER}, /* once */
@@ -140,14 +154,30 @@ static const struct row says_failed[] = {
 static const struct row failed_later[] = {
 	FIRST,
 	{20, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
-	{30, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 130},
+	{30, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 110},
 	{130, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
 	{140, FAILED, 78, RESTART_NOTHING, RESTART_STARTING, NEVER},
-	{150, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 350},
+	{150, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 330},
 	{350, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{360, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 760},
+	{360, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 750},
 	{760, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
-	{770, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 1570},
+	{770, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 1560},
+	END,
+};
+
+/* Three deaths are too many, unless it was healthy in between. */
+static const struct row dies_often[] = {
+	FIRST,
+	{20, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{1000, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{1010, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{2000, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{2010, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{7010, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER}, /* the first in a row */
+	{7020, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{8000, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{8010, EXITED, 0, RESTART_GIVE_UP, RESTART_FAILED, NEVER},
+	{9000, STEP, 0, RESTART_NOTHING, RESTART_FAILED, NEVER},
 	END,
 };
 
@@ -170,7 +200,7 @@ static const struct row drain_starting[] = {
 
 static const struct row drain_waiting[] = {
 	FIRST,
-	{20, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 120},
+	{20, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 110},
 	{30, DRAIN, 0, RESTART_NOTHING, RESTART_STOPPED, NEVER},
 	{120, STEP, 0, RESTART_NOTHING, RESTART_STOPPED, NEVER},
 	END,
@@ -187,7 +217,8 @@ static void scripts(void **state)
 	} cases[] = {
 		{"good", good, 1, 0},
 		{"doubles", doubles, 1, 6},
-		{"healthy", healthy, 1, 4},
+		{"healthy", healthy, 1, 6},
+		{"at once", at_once, 1, 3},
 		{"never ready", never_ready, 1, 3},
 		{"says failed", says_failed, 78, 1},
 		{"failed later", failed_later, 78, 4},
@@ -206,6 +237,17 @@ static void scripts(void **state)
 		assert_int_equal(r.exit_code, cases[i].exit_code);
 		assert_int_equal(r.deaths, cases[i].deaths);
 	}
+}
+
+static void deaths_in_a_row(void **state)
+{
+	struct restart_config c = cfg;
+	struct restart r;
+
+	c.deaths_max = 3;
+	restart_init(&r, &c, 10 * NS_PER_MS);
+	run(&r, "dies often", dies_often);
+	assert_int_equal(r.exit_code, RESTART_EXIT_DEFAULT);
 }
 
 /* Giving up is due at once, not when the next start would have been. */
@@ -269,13 +311,14 @@ static void defaults(void **state)
 	assert_int_equal(waits, 10 * NS_PER_S);
 	restart_on_ready(&r, now);
 	restart_on_exited(&r, now + 30 * NS_PER_S);
-	assert_int_equal(restart_deadline(&r), now + 30 * NS_PER_S + 100 * NS_PER_MS);
+	assert_int_equal(restart_deadline(&r), now + 30 * NS_PER_S); /* at once: it lived for longer than the delay */
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scripts),
+		cmocka_unit_test(deaths_in_a_row),
 		cmocka_unit_test(give_up_is_due_at_once),
 		cmocka_unit_test(exit_codes),
 		cmocka_unit_test(defaults),
