@@ -147,11 +147,10 @@ bool api_is_ready(struct api *a, struct apierr *e)
 		return apierr_set(e, 503, NULL, "The server is shutting down.");
 	}
 	if (api_engine_failed(a, e)) return false;
-	if (lives_is_welcome(a->lives) && api_model_len(a) > 0) return true;
+	/* Since the engine was ready for the first time. When it is not welcome now, it is being started again, or its word to this
+	 * frontend is under way: the request waits for that, as those do that were there before. */
+	if (api_model_len(a) > 0) return true;
 	page_health(a->page, a->now, a->heartbeat_max_ns, &h);
-	/* The mesh is ready, and a sibling may have said so already; only the executor's word to this frontend is still under way.
-	 * The request waits for it. */
-	if (h.up && api_model_len(a) > 0) return true;
 	e->retry_s = 1;
 	return apierr_set(e, 503, NULL, "The model is not ready yet: %s, %.0f%%%s%s%s.", h.phase, h.progress * 100, h.detail[0] ? " (" : "",
 			  h.detail, h.detail[0] ? ")" : "");

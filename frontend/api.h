@@ -69,7 +69,7 @@ uint64_t api_random(struct api *a);
 bool api_body(struct http_request *r, json_t **out);
 /* True when the supervisor has given up on the engine; e is set (503 with the reason). */
 bool api_engine_failed(const struct api *a, struct apierr *e);
-/* True when generations can start; else e is set (503 with phase and percentage). */
+/* True when generations can start, now or as soon as the engine is back; else e is set (503 with phase and percentage). */
 bool api_is_ready(struct api *a, struct apierr *e);
 /* True when the model is one of ours (or not named). Any thread. */
 bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e);

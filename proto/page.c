@@ -201,9 +201,8 @@ void page_health(const struct page *p, uint64_t now_ns, uint64_t heartbeat_max_n
 	health_of(p, OWNER_WORKER, "worker", now_ns, heartbeat_max_ns, out);
 	health_of(p, OWNER_EXECUTOR, "executor", now_ns, heartbeat_max_ns, out);
 	health_of(p, OWNER_FRONTEND, "frontend", now_ns, heartbeat_max_ns, out);
-	out->up = out->ready;
 	if (atomic_load(&p->engine_failed)) {
-		out->ready = out->up = out->live = false; /* only a new server helps */
+		out->ready = out->live = false; /* only a new server helps */
 		out->phase = "failed";
 		snprintf(out->detail, sizeof(out->detail), "%s", p->engine_failed_text);
 	} else if (atomic_load(&p->draining)) {

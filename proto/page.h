@@ -126,7 +126,6 @@ const char *page_state_name(enum page_state state);
 
 struct page_health {
 	bool ready;          /* every part that the mesh cannot do without serves and has a fresh heartbeat */
-	bool up;             /* likewise, also while the mesh is about to stop */
 	bool live;           /* the supervisor and this frontend work */
 	const char *phase;   /* "loading", "warming up", "serving", "draining", "worker 0 is being restarted" ... */
 	double progress;     /* 0..1 */

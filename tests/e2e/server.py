@@ -95,6 +95,7 @@ class Server:
         self.shm_before = self._shm()
         self.log = tempfile.TemporaryFile()
         self.code = None
+        self.n_scrapes = 0
         argv = [*wrap, SLUICE, "serve", model, *(["--uds", host] if self.is_unix else ["--port", str(self.port), "--host", host]), *(["--served-model-name", name] if name else []), "--num-frontends", str(frontends), *flags]
         full = {k: v for k, v in os.environ.items() if not k.startswith("SLUICE_") and k not in ("XDG_RUNTIME_DIR", "NOTIFY_SOCKET")}
         full.update({"TMPDIR": self.tmp, "E2E_SERVER_ID": self.tag, "PYTHONDONTWRITEBYTECODE": "1"})
@@ -153,6 +154,7 @@ class Server:
         """{name{labels}: value} as text keys, and by bare name where there is one line only."""
         r = self.get("/metrics")
         assert r.status == 200, r
+        self.n_scrapes += 1
         out = {}
         for line in r.text().splitlines():
             if line and not line.startswith("#"):
