@@ -2,6 +2,7 @@
 back and die behind them cost no client anything. Of Kubernetes what concerns a pod's end is played: its probes, preStop and signals."""
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -147,3 +148,28 @@ def test_the_time_of_a_pod_suffices():
     env = {e["name"]: e["value"] for e in c["env"]}
     assert int(env["SLUICE_PORT"]) == c["ports"][0]["containerPort"]
     assert spec["terminationGracePeriodSeconds"] >= int(env["SLUICE_DRAIN_DELAY"]) + int(env["SLUICE_DRAIN_TIMEOUT"]) + 10
+def test_a_pods_life(start, tiny):
+    """Probes, then the end: preStop, SIGTERM, as the kubelet does it; the stream that runs is finished, nobody is refused in the delay."""
+    spec, c = container()
+    env = {e["name"]: e["value"] for e in c["env"] if e["name"] not in ("SLUICE_PORT", "SLUICE_NUM_FRONTENDS", "SLUICE_LOG_FORMAT")}
+    env["SLUICE_DRAIN_DELAY"] = "2"
+    s = start(tiny, env=env, frontends=2)
+    probe = lambda name: s.get(c[name]["httpGet"]["path"]).status
+    sv.wait_for("it is alive", lambda: s.listens() and probe("startupProbe") == 200)
+    s.ready()
+    assert probe("livenessProbe") == probe("readinessProbe") == 200
+    want = s.stream("abc", max_tokens=1500, ignore_eos=True).finish()
+    st = s.stream("abc", max_tokens=1500, ignore_eos=True)
+    assert st.next()
+    command = c["lifecycle"]["preStop"]["exec"]["command"]
+    stop = subprocess.Popen([sv.SLUICE, *command[1:]], env={**os.environ, "TMPDIR": s.tmp}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    sv.wait_for("it leaves", lambda: s.lines("/ready says 503"))
+    assert probe("readinessProbe") == 503 and probe("livenessProbe") == 200
+    assert s.complete("abc", max_tokens=4)["choices"]
+    assert st.finish() == want
+    out, _ = stop.communicate(timeout=60)
+    assert stop.returncode == 0, out
+    if s.p.poll() is None:
+        s.p.send_signal(signal.SIGTERM)
+    assert s.wait() == 0
+    s.expect_nothing_left()
