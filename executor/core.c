@@ -56,7 +56,6 @@ void core_free(struct core *c)
 	route_release(c);
 	sched_release(c);
 	kvpool_release(&c->pool);
-	free(c->groups);
 	free(c->recs);
 	free(c->order);
 	free(c->slots);
@@ -89,7 +88,7 @@ void core_evict(struct core *c, struct seq *s)
 
 void core_requeue(struct core *c, struct seq *s)
 {
-	seq_move(&c->seqs, s, s->group ? SEQ_SUSPECT : SEQ_WAITING);
+	seq_move(&c->seqs, s, s->suspect ? SEQ_SUSPECT : SEQ_WAITING);
 }
 
 void core_finish(struct core *c, struct seq *s, enum finish finish)
@@ -394,7 +393,7 @@ bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64
 void core_step(struct core *c, uint64_t now)
 {
 	/* Steps first: the workers wait for nobody who reads. */
-	while (c->ready && c->n_recs < (suspect_trial(c) ? 1 : c->cfg.steps_in_flight_max) && sched_step(c)) {
+	while (c->ready && c->n_recs < (c->on_trial ? 1 : c->cfg.steps_in_flight_max) && sched_step(c)) {
 	}
 	route_step(c, now);
 }

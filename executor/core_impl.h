@@ -157,10 +157,6 @@ struct lane {
 	size_t n_refusals, refusals_cap;
 };
 
-struct suspect_group {
-	uint32_t id, n;
-};
-
 /* One results message while it is built, and what it means for the requests once it was taken. */
 struct route_row {
 	struct seq *seq;
@@ -227,9 +223,7 @@ struct core {
 	struct list lanes_open;
 	struct route_cols route;
 
-	struct suspect_group *groups; /* a stack; the top one is on trial */
-	uint32_t n_groups, group_last;
-	size_t groups_cap;
+	struct seq *on_trial; /* the suspect that runs alone; NULL: everybody may run */
 
 	struct core_stats stats;
 };
@@ -299,7 +293,6 @@ void route_release(struct core *c);
 void route_check(const struct core *c);
 
 /* suspect.c */
-uint32_t suspect_trial(const struct core *c); /* the group that may run alone; 0: everybody may run */
 void suspect_clear(struct core *c, struct seq *s);
 /* The workers are lost, nothing runs any more: blamed are the n requests of the oldest unanswered step. */
 void suspect_on_loss(struct core *c, struct seq **blamed, uint32_t n);

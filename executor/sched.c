@@ -25,10 +25,8 @@
 
 static bool sched_may_run(const struct core *c, const struct seq *s)
 {
-	uint32_t trial = suspect_trial(c);
-
-	/* A trial does not wait for a slow reader: one token of each member ends it. */
-	return trial ? s->group == trial : !s->lane->paused;
+	/* A trial does not wait for a slow reader: one token ends it. */
+	return c->on_trial ? s == c->on_trial : !s->lane->paused;
 }
 
 static void sched_preempt(struct core *c, struct seq *s)
@@ -292,14 +290,7 @@ static struct seq *sched_next(const struct core *c)
 {
 	struct seq *best = NULL;
 
-	if (suspect_trial(c)) {
-		LIST_EACH(&c->seqs.in_state[SEQ_SUSPECT], it, nx) {
-			struct seq *s = CONTAINER_OF(it, struct seq, link);
-
-			if (sched_may_run(c, s)) return s;
-		}
-		return NULL;
-	}
+	if (c->on_trial) return c->on_trial->state == SEQ_SUSPECT ? c->on_trial : NULL;
 	LIST_EACH(&c->lanes_open, it, nx) {
 		const struct lane *l = CONTAINER_OF(it, struct lane, link);
 		struct seq *s = l->paused ? NULL : seqheap_first(&l->waiting);

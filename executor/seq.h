@@ -83,7 +83,7 @@ struct seq {
 	uint32_t n_cached;    /* prompt tokens from the prefix cache, of the first run */
 
 	uint32_t deaths; /* losses in a row in whose oldest step it was, without a new token since */
-	uint32_t group;  /* of suspects; 0: none */
+	bool suspect;    /* waits for its trial, or is on trial (suspect.c) */
 
 	uint32_t n_sent;  /* output tokens that the lane has taken */
 	uint32_t n_prompt_sent; /* prompt positions below it need no sending; of requests with prompt_logprobs */

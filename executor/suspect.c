@@ -1,101 +1,76 @@
 /* suspect.c - finds the request that brings the workers down.
  *
  * A request is blamed when the workers are lost while the oldest unanswered step contains it. A new token clears it. Blamed twice
- * in a row it is a suspect: the suspects are cut into two groups, which wait on a stack; the top group is on trial, which
- * means that nothing else is scheduled, and only one step at a time. A member is cleared by its next token; it
- * then waits in its slot. When all members are cleared the next group is on trial; when there is none, everything runs again.
- * A loss during the trial cuts the group in two, or, when it has one member, ends that with REFUSAL_POISON.
+ * in a row it is a suspect: suspects are tried one by one, which means that nothing else is scheduled, and only one step at a time.
+ * Its next token clears it; it then waits in its slot. When all are cleared everything runs again. A loss during a trial ends its
+ * request with REFUSAL_POISON.
  *
- * What the pause of everybody else buys is certainty: with others in the step the wrong one could be ended. It lasts about as
- * long as computing the suspects' tokens once more.
+ * So the guilty one is found with the third loss, however many ran beside it: a loss costs a worker's start, which may load hundreds
+ * of gigabytes, and what everybody has computed. Halving the suspects would cost a loss for each half. Trials cost the suspects'
+ * prompts once more, which the replay would compute anyway, if less well filled. There are not many of them: the second loss happens
+ * in the replay, where a step has --max-num-batched-tokens tokens and each request whose turn was earlier has its token.
+ * First are tried those that never had a token, the latest first: what has served for a while has shown that it can be served, and
+ * the latest one is what has changed.
+ *
+ * What the pause of everybody else buys is certainty: with others in the step the wrong one could be ended.
  * Requests that bring a worker down only together are cleared one by one, gain a token each time, and end some day. */
 #include "executor/core_impl.h"
 
-uint32_t suspect_trial(const struct core *c)
+static bool suspect_before(const struct seq *a, const struct seq *b)
 {
-	return c->n_groups ? c->groups[c->n_groups - 1].id : 0;
+	bool a_had = seq_n_output(a) > 0, b_had = seq_n_output(b) > 0;
+
+	return a_had != b_had ? !a_had : a->arrival > b->arrival;
+}
+
+/* The suspect to be tried next, or NULL. */
+static struct seq *suspect_next(const struct core *c)
+{
+	struct seq *best = NULL;
+
+	LIST_EACH(&c->seqs.in_state[SEQ_SUSPECT], it, nx) {
+		struct seq *s = CONTAINER_OF(it, struct seq, link);
+
+		if (s->suspect && (!best || suspect_before(s, best))) best = s;
+	}
+	return best;
 }
 
 void suspect_clear(struct core *c, struct seq *s)
 {
-	uint32_t i = c->n_groups;
-
 	s->deaths = 0;
-	if (!s->group) return;
-	while (c->groups[--i].id != s->group) {
-	}
-	c->groups[i].n--;
-	s->group = 0;
-	while (c->n_groups && !c->groups[c->n_groups - 1].n) c->n_groups--;
-}
-
-static void suspect_push(struct core *c, struct seq **v, uint32_t n)
-{
-	uint32_t i;
-
-	if (!n) return;
-	mem_reserve(c->groups, c->groups_cap, (size_t)c->n_groups + 1);
-	c->groups[c->n_groups++] = (struct suspect_group){.id = ++c->group_last, .n = n};
-	for (i = 0; i < n; i++) v[i]->group = c->group_last;
-}
-
-/* The first half goes on trial first. */
-static void suspect_push_halves(struct core *c, struct seq **v, uint32_t n)
-{
-	suspect_push(c, v + (n + 1) / 2, n / 2);
-	suspect_push(c, v, (n + 1) / 2);
-}
-
-/* Cuts the group on trial, whose n members are v, in two. */
-static void suspect_split(struct core *c, struct seq **v, uint32_t n)
-{
-	if (n == 1) {
-		core_refuse(c, v[0], REFUSAL_POISON,
-			    "This request brought a worker down when it ran alone. It is not tried again.");
-		return;
-	}
-	c->n_groups--;
-	suspect_push_halves(c, v, n);
+	s->suspect = false;
+	if (c->on_trial == s) c->on_trial = suspect_next(c);
 }
 
 void suspect_on_loss(struct core *c, struct seq **blamed, uint32_t n)
 {
-	uint32_t i, n_members = 0, trial = suspect_trial(c);
-
-	for (i = 0; i < n; i++) blamed[i]->deaths++;
-	if (trial) {
-		if (!n) return; /* died idle: nobody's fault */
-		/* Only the group was scheduled; all of it counts, also who was not in this very step. */
-		LIST_EACH(&c->seqs.in_state[SEQ_SUSPECT], it, nx) {
-			struct seq *s = CONTAINER_OF(it, struct seq, link);
-
-			if (s->group == trial) c->order[n_members++] = s;
-		}
-		suspect_split(c, c->order, n_members);
+	for (uint32_t i = 0; i < n; i++) blamed[i]->deaths++;
+	if (c->on_trial) {
+		if (n && blamed[0] == c->on_trial) /* else it died idle: nobody's fault */
+			core_refuse(c, blamed[0], REFUSAL_POISON,
+				    "This request brought a worker down when it ran alone. It is not tried again.");
 		return;
 	}
-	for (i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		if (blamed[i]->deaths < 2) continue;
+		blamed[i]->suspect = true;
 		seq_move(&c->seqs, blamed[i], SEQ_SUSPECT);
-		blamed[n_members++] = blamed[i];
 	}
-	suspect_push_halves(c, blamed, n_members);
+	c->on_trial = suspect_next(c);
 }
 
 void suspect_check(const struct core *c)
 {
-	uint32_t i, n = 0, n_suspects = 0;
-	size_t state;
+	bool any = false;
 
-	for (i = 0; i < c->n_groups; i++) n += c->groups[i].n;
-	CHECK(!c->n_groups || c->groups[c->n_groups - 1].n > 0);
-	for (state = 0; state < SEQ_STATES; state++) {
+	for (size_t state = 0; state < SEQ_STATES; state++) {
 		LIST_EACH(&c->seqs.in_state[state], it, nx) {
 			const struct seq *s = CONTAINER_OF(it, struct seq, link);
 
-			n_suspects += s->group != 0;
-			CHECK((state != SEQ_SUSPECT || s->group) && ((state != SEQ_WAITING && state != SEQ_DONE) || !s->group));
+			any |= s->suspect;
+			CHECK(state == SEQ_SUSPECT ? s->suspect : !s->suspect || (state == SEQ_RUNNING && s == c->on_trial));
 		}
 	}
-	CHECK(n == n_suspects);
+	CHECK(any == (c->on_trial != NULL) && (!c->on_trial || c->on_trial->suspect));
 }

@@ -19,7 +19,7 @@
 #include "executor/core.h"
 
 #define COREBOX_EPOCH 5
-#define COREBOX_SLOTS 64
+#define COREBOX_SLOTS 128
 #define COREBOX_STEPS 8
 #define COREBOX_TOKENS 8192
 #define COREBOX_VOCAB 1000       /* tokens that are drawn */

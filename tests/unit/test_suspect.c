@@ -145,26 +145,33 @@ static void the_only_one_is_ended_at_its_third_death(void **state)
 	corebox_release(&b);
 }
 
-static void halves_find_the_one(void **state)
+/* With the third death, wherever it stands in line. */
+static void the_one_is_found(uint32_t n, uint32_t poison)
 {
-	uint32_t poison, n, i;
+	struct core_config cfg = corebox_config();
+	struct corebox b;
 
-	for (n = 1; n <= 8; n++) {
-		for (poison = 1; poison <= n; poison++) {
-			struct corebox b;
+	cfg.seqs_max = cfg.requests_max = 128;
+	cfg.batched_tokens_max = 1024;
+	corebox_start(&b, &cfg, 200, 400);
+	b.quiet = true;
+	for (uint32_t i = 1; i <= n; i++) corebox_submit(&b, i, 8 * i, 5, 4);
+	assert_int_equal(run_poisoned(&b, 8 * poison, 8 * poison), 3);
+	assert_int_equal(corebox_stats(&b).refused, 1);
+	assert_int_equal(corebox_stats(&b).finished, n - 1);
+	assert_int_equal(corebox_stats(&b).n_suspects, 0);
+	assert_int_equal(corebox_stats(&b).generation_tokens, 4 * (n - 1));
+	assert_true(core_is_idle(b.core));
+	corebox_release(&b);
+}
 
-			corebox_start(&b, NULL, 40, 400);
-			b.quiet = true;
-			for (i = 1; i <= n; i++) corebox_submit(&b, i, 100 * i, 5, 4);
-			assert_in_range(run_poisoned(&b, 100 * poison, 100 * poison), 3, 2 + 4);
-			assert_int_equal(corebox_stats(&b).refused, 1);
-			assert_int_equal(corebox_stats(&b).finished, n - 1);
-			assert_int_equal(corebox_stats(&b).n_suspects, 0);
-			assert_int_equal(corebox_stats(&b).generation_tokens, 4 * (n - 1));
-			assert_true(core_is_idle(b.core));
-			corebox_release(&b);
-		}
-	}
+static void trials_find_the_one(void **state)
+{
+	for (uint32_t n = 1; n <= 8; n++)
+		for (uint32_t poison = 1; poison <= n; poison++) the_one_is_found(n, poison);
+	the_one_is_found(101, 1);
+	the_one_is_found(101, 50);
+	the_one_is_found(101, 101);
 }
 
 static void the_whole_story_of_a_trial(void **state)
@@ -175,7 +182,7 @@ static void the_whole_story_of_a_trial(void **state)
 	corebox_submit(&b, 1, 100, 5, 4);
 	corebox_submit(&b, 2, 200, 5, 4);
 	corebox_submit(&b, 3, 300, 5, 4);
-	run_poisoned(&b, 300, 300);
+	run_poisoned(&b, 200, 200);
 	corebox_expect(&b, "step 1 add[0 5/5,1 5/5,2 5/5] grow[0:0 1:1 2:2] run[0 0+5s,1 0+5s,2 0+5s]\n"
 		       "step 2 run[0 5+1s,1 5+1s,2 5+1s]\n"
 		       "results 0.0 1#1@0[] 2#1@0[] 3#1@0[]\n"
@@ -183,17 +190,19 @@ static void the_whole_story_of_a_trial(void **state)
 		       "step 3 add[2 5/5,1 5/5,0 5/5] grow[2:0 1:1 0:2] run[2 0+5s,1 0+5s,0 0+5s]\n"
 		       "step 4 run[2 5+1s,1 5+1s,0 5+1s]\n"
 		       "died\n"
-		       "step 5 add[0 5/5,1 5/5] grow[0:0 1:1] run[0 0+5s,1 0+5s]\n"
-		       "step 6 add[2 5/5] grow[2:2] run[2 0+5s]\n"
-		       "results 0.0 1#1@0[781] 2#1@0[209]\n"
+		       "step 5 add[0 5/5] grow[0:0] run[0 0+5s]\n"
+		       "step 6 add[1 5/5] grow[1:1] run[1 0+5s]\n"
+		       "results 0.0 3#1@0[881]\n"
 		       "died\n"
-		       "step 7 add[2 6/5,1 6/5] grow[2:0 1:1] run[2 0+6s,1 0+6s]\n"
-		       "step 8 run[2 6+1s,1 6+1s]\n"
-		       "refused 0.0 3#1 poison: This request brought a worker down when it ran alone. It is not tried again.\n"
-		       "step 9 run[2 7+1s,1 7+1s]\n"
-		       "results 0.0 1#1@1[816] 2#1@1[640]\n"
-		       "results 0.0 1#1@2[146] 2#1@2[885]\n"
-		       "results 0.0 1#1@3[855]length 2#1@3[987]length\n");
+		       "step 7 add[0 5/5] grow[0:0] run[0 0+5s]\n"
+		       "refused 0.0 2#1 poison: This request brought a worker down when it ran alone. It is not tried again.\n"
+		       "step 8 add[1 6/5] grow[1:1] run[0 5+1s,1 0+6s]\n"
+		       "step 9 run[0 6+1s,1 6+1s]\n"
+		       "results 0.0 1#1@0[781]\n"
+		       "step 10 run[0 7+1s,1 7+1s]\n"
+		       "results 0.0 1#1@1[816] 3#1@1[394]\n"
+		       "results 0.0 1#1@2[146] 3#1@2[485]\n"
+		       "results 0.0 1#1@3[855]length 3#1@3[927]length\n");
 	corebox_release(&b);
 }
 
@@ -212,7 +221,7 @@ static void two_of_them_are_both_found(void **state)
 	corebox_release(&b);
 }
 
-/* The trial of a half: nobody else runs, one step at a time, and who has a token waits for the others. */
+/* Nobody else runs, one step at a time, and who has a token waits for the others. */
 static void nothing_else_runs_during_a_trial(void **state)
 {
 	struct core_config cfg = corebox_config();
@@ -232,27 +241,28 @@ static void nothing_else_runs_during_a_trial(void **state)
 	assert_int_equal(corebox_stats(&b).n_suspects, 3);
 	assert_int_equal(corebox_stats(&b).n_waiting, 1);
 	corebox_skip(&b);
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < 5; i++) {
 		corebox_step(&b);
 		assert_int_equal(b.n_steps, 1);
 		corebox_answer(&b);
 	}
-	corebox_expect(&b, "step 5 add[0 5/5,1 25/25] grow[0:0 1:1,2] run[0 0+5s,1 0+10]\n"
+	corebox_expect(&b, "step 5 add[0 5/5] grow[0:0] run[0 0+5s]\n"
 		       "results 0.0 4#1@0[]\n"
-		       "step 6 run[1 10+10]\n"
-		       "results 0.0 1#1@0[781]\n"
-		       "step 7 run[1 20+5s]\n"
-		       "step 8 add[2 5/5] grow[2:3] run[2 0+5s]\n"
+		       "step 6 add[1 25/25] grow[1:1,2] run[1 0+10]\n"
+		       "results 0.0 3#1@0[881]\n"
+		       "step 7 run[1 10+10]\n"
+		       "step 8 run[1 20+5s]\n"
+		       "step 9 add[2 5/5] grow[2:3] run[2 0+5s]\n"
 		       "results 0.0 2#1@0[741]\n");
 	corebox_step(&b);
 	assert_int_equal(b.n_steps, 2);
 	corebox_run(&b);
-	corebox_expect(&b, "step 9 add[3 5/5] grow[3:4] run[0 5+1s,1 25+1s,2 5+1s,3 0+5s]\n"
-		       "step 10 run[0 6+1s,1 26+1s,2 6+1s,3 5+1s]\n"
-		       "results 0.0 3#1@0[881]\n"
-		       "step 11 run[0 7+1s,1 27+1s,2 7+1s,3 6+1s]\n"
+	corebox_expect(&b, "step 10 add[3 5/5] grow[3:4] run[2 5+1s,1 25+1s,0 5+1s,3 0+5s]\n"
+		       "step 11 run[2 6+1s,1 26+1s,0 6+1s,3 5+1s]\n"
+		       "results 0.0 1#1@0[781]\n"
+		       "step 12 run[2 7+1s,1 27+1s,0 7+1s,3 6+1s]\n"
 		       "results 0.0 1#1@1[816] 2#1@1[911] 3#1@1[394] 4#1@0[991]\n"
-		       "step 12 run[3 7+1s]\n"
+		       "step 13 run[3 7+1s]\n"
 		       "results 0.0 1#1@2[146] 2#1@2[905] 3#1@2[485] 4#1@1[240]\n"
 		       "results 0.0 1#1@3[855]length 2#1@3[62]length 3#1@3[927]length 4#1@2[589]\n"
 		       "results 0.0 4#1@3[955]length\n");
@@ -272,9 +282,9 @@ static void a_cancelled_suspect_holds_nobody_up(void **state)
 	}
 	corebox_submit(&b, 5, 500, 5, 3);
 	assert_int_equal(corebox_stats(&b).n_suspects, 4);
-	corebox_cancel(&b, 0, 3); /* of the group that waits */
-	corebox_cancel(&b, 0, 4);
-	corebox_cancel(&b, 0, 1); /* of the group on trial */
+	corebox_cancel(&b, 0, 1); /* waits */
+	corebox_cancel(&b, 0, 3);
+	corebox_cancel(&b, 0, 4); /* on trial */
 	corebox_skip(&b);
 	corebox_step(&b);
 	corebox_expect(&b, "step 5 add[0 5/5] grow[0:0] run[0 0+5s]\n"
@@ -305,10 +315,10 @@ static void a_death_while_idle_leaves_the_trial_as_it_is(void **state)
 	corebox_run(&b);
 	corebox_expect(&b, "step 5 add[0 5/5] grow[0:0] run[0 0+5s]\n"
 		       "step 6 add[1 5/5] grow[1:1] run[1 0+5s]\n"
-		       "results 0.0 1#1@0[781]\n"
-		       "step 7 run[0 5+1s,1 5+1s]\n"
-		       "step 8 run[0 6+1s,1 6+1s]\n"
 		       "results 0.0 2#1@0[209]\n"
+		       "step 7 run[1 5+1s,0 5+1s]\n"
+		       "step 8 run[1 6+1s,0 6+1s]\n"
+		       "results 0.0 1#1@0[781]\n"
 		       "results 0.0 1#1@1[816] 2#1@1[640]\n"
 		       "results 0.0 1#1@2[146]length 2#1@2[885]length\n");
 	corebox_release(&b);
@@ -364,15 +374,15 @@ static void suspects_are_taken_in_order_and_give_way_to_each_other(void **state)
 	corebox_expect(&b, "step 5 add[0 5/5] grow[0:0] run[0 0+5s]\n"
 		       "results 0.0 3#1@0[]\n"
 		       "step 6 add[1 5/5] grow[1:1] run[1 0+5s]\n"
-		       "results 0.0 1#1@0[781]\n"
-		       "step 7 run[0 5+1s,1 5+1s]\n"
-		       "step 8 run[0 6+1s,1 6+1s]\n"
 		       "results 0.0 2#1@0[209]\n"
+		       "step 7 run[1 5+1s,0 5+1s]\n"
+		       "step 8 run[1 6+1s,0 6+1s]\n"
+		       "results 0.0 1#1@0[781]\n"
 		       "results 0.0 1#1@1[816] 2#1@1[640]\n"
-		       "step 9 rem[0,1] add[1 5/5] grow[1:1] run[1 0+5s]\n"
-		       "step 10 run[1 5+1s]\n"
+		       "step 9 rem[1,0] add[0 5/5] grow[0:0] run[0 0+5s]\n"
+		       "step 10 run[0 5+1s]\n"
 		       "results 0.0 1#1@2[146]length 2#1@2[885]length\n"
-		       "step 11 run[1 6+1s]\n"
+		       "step 11 run[0 6+1s]\n"
 		       "results 0.0 3#1@0[881]\n"
 		       "results 0.0 3#1@1[394]\n"
 		       "results 0.0 3#1@2[485]length\n");
@@ -456,7 +466,7 @@ int main(void)
 		cmocka_unit_test(a_death_while_idle_is_nobodys),
 		cmocka_unit_test(only_the_oldest_step_is_blamed),
 		cmocka_unit_test(the_only_one_is_ended_at_its_third_death),
-		cmocka_unit_test(halves_find_the_one),
+		cmocka_unit_test(trials_find_the_one),
 		cmocka_unit_test(the_whole_story_of_a_trial),
 		cmocka_unit_test(two_of_them_are_both_found),
 		cmocka_unit_test(nothing_else_runs_during_a_trial),
