@@ -19,6 +19,7 @@
 #include <jansson.h>
 
 struct chat;
+struct journal;
 struct gendefaults;
 
 struct api {
@@ -33,6 +34,7 @@ struct api {
 	uint64_t heartbeat_max_ns;
 	const struct gendefaults *defaults; /* of sampling; NULL: neutral */
 	uint32_t pooling;              /* enum request_kind of embeddings */
+	struct journal *journal;       /* NULL: nobody wants to know of requests */
 	uv_loop_t *loop;               /* for work on threads; NULL: none, all is done at once */
 
 	/* Set by api_init(). */
@@ -61,6 +63,7 @@ void api_release(struct api *a);
 int api_on_head(void *ctx, struct http_request *r, const char **text);
 void api_on_request(void *ctx, struct http_request *r);
 void api_on_answered(void *ctx, int status);
+void api_on_ended(void *ctx, struct http_request *r, bool is_gone);
 
 /* A random number. */
 uint64_t api_random(struct api *a);

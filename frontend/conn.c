@@ -420,6 +420,7 @@ static void conn_end(struct conn *c)
 	c->state = CONN_DEAD;
 	if (was_answering && r->on_gone) r->on_gone(r->owner);
 	r->on_gone = r->on_room = NULL;
+	if (was_answering && c->host->on_ended) c->host->on_ended(c->host->ctx, r, true);
 }
 
 void conn_lost(struct conn *c)
@@ -508,6 +509,7 @@ void conn_answered(struct conn *c)
 
 	CHECK(c->state == CONN_ANSWERING);
 	c->req.on_gone = c->req.on_room = NULL;
+	if (c->host->on_ended) c->host->on_ended(c->host->ctx, &c->req, false);
 	conn_reset_request(c);
 	c->has_answered = true;
 	c->since_ns = c->now;

@@ -40,6 +40,8 @@ struct conn_host {
 	int (*on_head)(void *ctx, struct http_request *r, const char **text);
 	void (*on_request)(void *ctx, struct http_request *r); /* a whole request; see http.h */
 	void (*on_answered)(void *ctx, int status);            /* an answer begins; for counting; may be NULL */
+	/* The request is over: its answer is complete, or the client is gone. The request is still there. May be NULL. */
+	void (*on_ended)(void *ctx, struct http_request *r, bool is_gone);
 	void (*on_dirty)(void *edge);                          /* look at this connection in this loop pass */
 
 	uint64_t id_base, id_next; /* of request ids that we make */

@@ -8,6 +8,7 @@
 #include "frontend/jsonread.h"
 #include "frontend/owner.h"
 #include "frontend/prompt.h"
+#include "frontend/story.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct embed {
 	struct strbuf bytes; /* READING: the body */
 	json_t *body;
 	struct params params; /* borrows from body */
+	struct stages stages;
 	uint32_t len_max;
 	bool is_base64;
 	int64_t dimensions;   /* 0: not given */
@@ -120,7 +122,7 @@ static bool embed_read_one(struct embed *e, struct embed_input *in, const struct
 
 static bool embed_read_inputs(struct embed *e, struct apierr *err)
 {
-	struct prompt_opts o = {.api = e->api, .ids_max = e->len_max, .truncate = e->params.truncate_prompt, .add_special = e->params.add_special_tokens};
+	struct prompt_opts o = {.api = e->api, .ids_max = e->len_max, .truncate = e->params.truncate_prompt, .add_special = e->params.add_special_tokens, .stages = &e->stages};
 	const json_t *input = json_object_get(e->body, "input");
 	bool is_chat = e->params.endpoint == PARAMS_CHAT;
 	size_t i, n = is_chat ? 1 : prompt_count(input, "input", err);
@@ -153,8 +155,10 @@ static void embed_on_read(struct offload_job *j)
 {
 	struct embed *e = CONTAINER_OF(j, struct embed, job);
 	struct errbuf err = {{0}};
+	uint64_t since = stage_begin(&e->stages.parse);
 	int rc = jsonread(&e->body, e->bytes.data, e->bytes.len, &err);
 
+	stage_end(&e->stages.parse, since);
 	strbuf_release(&e->bytes);
 	if (rc == ST_OK) (void)embed_read(e, &e->error);
 	else (void)apierr_set(&e->error, 400, NULL, "%s", err.text);
@@ -233,11 +237,24 @@ static bool embed_submit(struct embed *e, struct apierr *err)
 	return true;
 }
 
+static void embed_tell(const struct embed *e)
+{
+	struct story *s = e->req->story;
+
+	if (!s) return;
+	s->is_llm = true;
+	s->stages = e->stages;
+	s->n_prompt = e->n_tokens;
+	s->submitted_ns = e->api->now;
+}
+
 static void embed_on_ready(struct offload_job *j)
 {
 	struct embed *e = CONTAINER_OF(j, struct embed, job);
 
 	e->api->now = clock_now_ns();
+	stages_observe(&e->stages, e->api->slot);
+	embed_tell(e);
 	if (!e->error.status && embed_submit(e, &e->error)) return;
 	embed_cancel(e);
 	embed_answer(e);

@@ -18,6 +18,7 @@
 #include "frontend/embed.h"
 #include "frontend/gen.h"
 #include "frontend/gendefaults.h"
+#include "frontend/journal.h"
 #include "frontend/lane.h"
 #include "frontend/owner.h"
 #include "frontend/tcp.h"
@@ -54,6 +55,8 @@ struct front {
 	struct gendefaults defaults;
 	uint64_t ticked_ns;
 	uint64_t used_ns; /* processor time at the end of the last pass */
+	uint64_t arrived_ns;  /* of this pass's first message; 0: none came */
+	uint64_t n_delivered; /* tokens, up to the last pass */
 	bool draining, cut;
 	uint64_t drain_deadline_ns;
 	int exit_code;
@@ -81,6 +84,7 @@ static void on_lane_message(void *ctx, const struct msg *m)
 	struct front *f = ctx;
 
 	f->api.now = clock_now_ns();
+	if (!f->arrived_ns) f->arrived_ns = f->api.now;
 	lives_on_message(f->lives, m, f->api.now);
 }
 
@@ -219,6 +223,18 @@ static void front_check_engine(struct front *f)
 	embeds_fail(&f->api, &why);
 }
 
+/* What came in this pass is with the kernel now, unless its client reads too slowly; one look at the clock for all of it. */
+static void front_wrote(struct front *f)
+{
+	struct lives_stats ls;
+
+	lives_stats(f->lives, &ls);
+	if (f->arrived_ns && ls.tokens > f->n_delivered)
+		page_observe_n(f->api.slot, HISTOGRAM_write, (double)(clock_now_ns() - f->arrived_ns) / 1e9, ls.tokens - f->n_delivered);
+	f->n_delivered = ls.tokens;
+	f->arrived_ns = 0;
+}
+
 static void front_pass(struct front *f)
 {
 	uint64_t now = clock_now_ns();
@@ -234,6 +250,8 @@ static void front_pass(struct front *f)
 		embeds_step(&f->api, now);
 		tcp_flush(f->tcp, now);
 	}
+	front_wrote(f);
+	journal_pass(f->api.journal, f->api.slot);
 	lane_flush(f->lane);
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, now, memory_order_relaxed);
 	front_publish(f);
@@ -421,6 +439,7 @@ static void front_host(struct front *f)
 		.on_head = api_on_head,
 		.on_request = api_on_request,
 		.on_answered = api_on_answered,
+		.on_ended = api_on_ended,
 		.id_base = api_random(&f->api),
 	};
 }
@@ -452,6 +471,8 @@ static int front_open(struct front *f, struct errbuf *err)
 	f->api.loop = &f->loop;
 	api_init(&f->api, clock_now_ns());
 	front_host(f);
+	rc = journal_open(&f->api.journal, &f->boot->config, f->api.names[0], f->boot->index, api_random(&f->api), err);
+	if (rc != ST_OK) return rc;
 	rc = lane_open(&f->lane, f->boot, &f->loop, &events, err);
 	if (rc != ST_OK) return rc;
 	lives_on_epoch(f->lives, f->boot->epoch, clock_now_ns());
@@ -480,6 +501,8 @@ static void front_close(struct front *f)
 	uv_close((uv_handle_t *)&f->pass, NULL);
 	uv_run(&f->loop, UV_RUN_DEFAULT);
 	uv_loop_close(&f->loop);
+	journal_pass(f->api.journal, f->api.slot);
+	journal_close(f->api.journal);
 	api_release(&f->api);
 	lives_free(f->lives);
 	lane_free(f->lane);

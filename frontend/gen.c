@@ -6,6 +6,7 @@
 #include "frontend/answer.h"
 #include "frontend/choice.h"
 #include "frontend/owner.h"
+#include "frontend/story.h"
 #include "frontend/submit.h"
 
 #include <stdio.h>
@@ -21,7 +22,8 @@ struct gen_choice {
 	struct choice text;
 	uint32_t n_prompt, n_cached;
 	double logprob_sum;           /* of the tokens so far */
-	uint64_t token_ns;
+	uint64_t token_ns, first_ns;  /* of the last token, and the first one; before, of the start */
+	uint32_t queued_us, prefill_us;
 	size_t held;                  /* of gen->held */
 };
 
@@ -79,12 +81,55 @@ static void gen_free(struct gen *g)
 	free(g);
 }
 
+static struct answer_usage gen_usage(const struct gen *g)
+{
+	struct answer_usage u = {0};
+	uint32_t i;
+
+	for (i = 0; i < g->n_choices; i++) {
+		const struct gen_choice *c = &g->choices[i];
+
+		u.n_output += c->text.n_output;
+		u.n_reasoning += c->text.n_reasoning;
+		if (i % g->best_of) continue;
+		u.n_prompt += c->n_prompt;
+		u.n_cached += c->n_cached;
+	}
+	return u;
+}
+
+/* For the request's log line and span. finish: how it ended. */
+static void gen_tell(const struct gen *g, const char *finish)
+{
+	struct story *s = g->req->story;
+	struct answer_usage usage;
+	uint32_t i;
+
+	if (!s) return;
+	usage = gen_usage(g);
+	s->submitted_ns = g->started_ns;
+	s->n_cached = usage.n_cached;
+	s->n_output = usage.n_output;
+	s->finish = finish;
+	for (i = 0; i < g->n_choices; i++) {
+		const struct gen_choice *c = &g->choices[i];
+
+		if (c->text.n_output == 0) continue;
+		s->last_ns = max_u64(s->last_ns, c->token_ns);
+		if (s->first_ns && s->first_ns <= c->first_ns) continue;
+		s->first_ns = c->first_ns;
+		s->queued_us = c->queued_us;
+		s->prefill_us = c->prefill_us;
+	}
+}
+
 static void on_gone(void *owner)
 {
 	struct gen *g = owner;
 
 	page_count(g->api->slot, COUNTER_client_gone, 1);
 	page_count(g->api->slot, COUNTER_success_abort, 1);
+	gen_tell(g, "abort");
 	gen_free(g);
 }
 
@@ -255,12 +300,30 @@ void gen_serve(struct api *a, struct http_request *r, const struct endpoint *end
 
 /* ---- events of the live requests ---- */
 
-static void gen_observe(struct gen_choice *c)
+static void gen_observe(struct gen_choice *c, const struct live_token *t)
 {
 	struct api *a = c->gen->api;
+	bool is_first = t->position == 0;
 
-	page_observe(a->slot, c->text.n_output == 0 ? HISTOGRAM_ttft : HISTOGRAM_itl, (double)(a->now - c->token_ns) / 1e9);
+	page_observe(a->slot, is_first ? HISTOGRAM_ttft : HISTOGRAM_itl, (double)(a->now - c->token_ns) / 1e9);
 	c->token_ns = a->now;
+	if (!is_first) return;
+	c->first_ns = a->now;
+	c->queued_us = t->queued_us;
+	c->prefill_us = t->prefill_us;
+	c->n_cached = live_n_cached(c->live);
+}
+
+/* The first choice's text, as the model wrote it, for the log. */
+static void gen_show(const struct gen_choice *c, const struct live_token *t)
+{
+	struct gen *g = c->gen;
+	size_t max = g->api->config->max_log_len, len;
+	const char *bytes;
+
+	if (max == 0 || !g->req->story || c != g->choices || tokenizer_is_special(g->api->tokenizer, t->id)) return;
+	bytes = gen_token_bytes(g->api, t->id, &len);
+	story_text(&g->req->story->said, max, bytes, len);
 }
 
 static void gen_choice_due(struct gen_choice *c)
@@ -302,8 +365,8 @@ static bool on_token(void *owner, const struct live_token *t)
 	struct gen_choice *c = owner;
 	bool found = false;
 
-	gen_observe(c);
-	if (c->text.n_output == 0) c->n_cached = live_n_cached(c->live);
+	gen_observe(c, t);
+	gen_show(c, t);
 	if (t->n_top > 0 && t->top_logprobs.n > 0) c->logprob_sum += (double)col_f32(t->top_logprobs, 0);
 	if (!c->gen->echo_only) {
 		answer_token(&c->gen->answer, c->answer, t);
@@ -371,21 +434,16 @@ static void gen_pick(struct gen *g)
 	free(picked);
 }
 
-static struct answer_usage gen_usage(const struct gen *g)
+static void gen_count_times(const struct gen_choice *c)
 {
-	struct answer_usage u = {0};
-	uint32_t i;
+	struct page_slot *slot = c->gen->api->slot;
+	uint32_t n = c->text.n_output;
+	double decode = (double)(c->token_ns - c->first_ns) / 1e9;
 
-	for (i = 0; i < g->n_choices; i++) {
-		const struct gen_choice *c = &g->choices[i];
-
-		u.n_output += c->text.n_output;
-		u.n_reasoning += c->text.n_reasoning;
-		if (i % g->best_of) continue;
-		u.n_prompt += c->n_prompt;
-		u.n_cached += c->n_cached;
-	}
-	return u;
+	if (n == 0) return;
+	page_observe(slot, HISTOGRAM_decode_time, decode);
+	page_observe(slot, HISTOGRAM_inference_time, decode + (double)c->prefill_us / 1e6);
+	if (n > 1) page_observe(slot, HISTOGRAM_tpot, decode / (n - 1));
 }
 
 static void gen_count(const struct gen *g)
@@ -396,6 +454,7 @@ static void gen_count(const struct gen *g)
 
 	if (g->error.status) {
 		page_count(slot, COUNTER_success_error, 1);
+		gen_tell(g, "error");
 		return;
 	}
 	for (i = 0; i < g->n_choices; i++) {
@@ -403,10 +462,12 @@ static void gen_count(const struct gen *g)
 
 		cut |= c->text.finish == FINISH_LENGTH;
 		page_observe(slot, HISTOGRAM_request_output, c->text.n_output);
+		gen_count_times(c);
 		if (i % g->best_of == 0) page_observe(slot, HISTOGRAM_request_prompt, c->n_prompt);
 	}
 	page_count(slot, cut ? COUNTER_success_length : COUNTER_success_stop, 1);
 	page_observe(slot, HISTOGRAM_e2e, (double)(g->api->now - g->started_ns) / 1e9);
+	gen_tell(g, cut ? "length" : "stop");
 }
 
 /* ---- writing ---- */

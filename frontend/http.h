@@ -12,6 +12,7 @@
 #include "common/strbuf.h"
 
 struct conn;
+struct story;
 
 /* A bit each, so that a route can name several. */
 enum http_method {
@@ -42,6 +43,8 @@ struct http_request {
 	void *owner;
 	void (*on_gone)(void *owner); /* the client went away or was given up; not called after the answer is complete */
 	void (*on_room)(void *owner); /* output that was above HTTP_STREAM_HIGH has been sent */
+
+	struct story *story; /* the journal's; NULL: nobody wants to know */
 
 	/* Answer. */
 	int status; /* 0: none yet */

@@ -29,6 +29,8 @@ struct live_token {
 	uint32_t rank;                     /* 0: not asked for */
 	uint32_t n_top;                    /* entries; the first is the chosen token itself */
 	struct view top_ids, top_logprobs; /* columns of n_top, valid during the call */
+	/* Of the first output token: microseconds from submit to first step, and from there on; 0 where nothing was said. */
+	uint32_t queued_us, prefill_us;
 };
 
 struct lives_out {

@@ -8,6 +8,7 @@
 #include "frontend/gramc.h"
 #include "frontend/jsonread.h"
 #include "frontend/prompt.h"
+#include "frontend/story.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,6 +63,12 @@ static bool prep_check_prompt(const struct prep *p, const struct prompt *pr, str
 	return true;
 }
 
+/* Bytes of a prompt that the request's log line shows. */
+static size_t prep_shown_max(const struct prep *p)
+{
+	return p->api->journal ? p->api->config->max_log_len : 0;
+}
+
 static bool prep_one(struct prep *p, const struct prompt_opts *o, const json_t *j, struct prep_prompt *out, struct apierr *e)
 {
 	bool is_chat = p->params.endpoint == PARAMS_CHAT, ok;
@@ -72,6 +79,7 @@ static bool prep_one(struct prep *p, const struct prompt_opts *o, const json_t *
 	ok = ok && prep_check_prompt(p, &pr, e);
 	if (ok && p->parse.reasoning != OUTPARSE_REASONING_NONE)
 		p->parse.in_reasoning = outparse_ends_in_reasoning(pr.text.data ? pr.text.data : "", pr.text.len);
+	if (ok && prep_shown_max(p) > 0 && p->shown.len == 0) story_text(&p->shown, prep_shown_max(p), pr.text.data, pr.text.len);
 	if (ok) {
 		out->ids = pr.ids;
 		out->text = is_chat ? pr.echo : pr.text;
@@ -90,7 +98,8 @@ static bool prep_prompts(struct prep *p, struct apierr *e)
 		.ids_max = p->len_max,
 		.truncate = prep_truncate(p),
 		.add_special = p->params.add_special_tokens,
-		.keep_text = p->params.echo,
+		.keep_text = p->params.echo || prep_shown_max(p) > 0,
+		.stages = &p->stages,
 	};
 	bool is_chat = p->params.endpoint == PARAMS_CHAT;
 	size_t i, n = is_chat ? 1 : prompt_count(p->params.prompt, "prompt", e);
@@ -246,9 +255,12 @@ static void prep_rest(struct prep *p)
 
 static void prep_first(struct prep *p)
 {
+	uint64_t since = stage_begin(&p->stages.parse);
+
 	p->is_parsed = true;
 	strbuf_init(&p->grammar, LIMIT_GRAMMAR_BYTES);
 	(void)prep_parse(p, &p->error);
+	stage_end(&p->stages.parse, since);
 }
 
 void prep_run(struct prep *p)
@@ -267,6 +279,7 @@ void prep_release(struct prep *p)
 	}
 	free(p->prompts);
 	strbuf_release(&p->grammar);
+	strbuf_release(&p->shown);
 	strbuf_release(&p->bytes);
 	json_decref(p->asked);
 	json_decref(p->body);
@@ -294,10 +307,31 @@ void prep_free(struct prep *p)
 	else on_drop(&p->job);
 }
 
+/* What is known of the request by now. */
+static void prep_tell(struct prep *p, struct story *s)
+{
+	const struct params *q = &p->params;
+
+	if (!s) return;
+	s->is_llm = true;
+	s->stages = p->stages;
+	for (size_t i = 0; i < p->n_prompts; i++) s->n_prompt += p->prompts[i].ids.len;
+	s->prompt = p->shown;
+	p->shown = (struct strbuf){0};
+	if (p->error.status) return; /* the parameters are not complete */
+	s->is_stream = q->stream;
+	s->n = (uint32_t)q->n;
+	s->n_max = q->output_max > 0 ? (uint64_t)q->output_max : 0;
+	s->temperature = q->temperature;
+	s->top_p = q->top_p;
+}
+
 static void prep_finish(struct prep *p, struct http_request *r)
 {
 	struct api *a = (struct api *)p->api;
 
+	stages_observe(&p->stages, a->slot);
+	prep_tell(p, r->story);
 	if (p->error.status) {
 		apierr_rename(&p->error, p->endpoint->names);
 		apierr_answer(&p->error, r);

@@ -13,6 +13,7 @@
 #include "frontend/offload.h"
 #include "frontend/outparse.h"
 #include "frontend/params.h"
+#include "frontend/stage.h"
 
 #define PREP_INLINE_BYTES (16 * KIB) /* bodies up to this are prepared in the loop: well under a millisecond */
 
@@ -36,6 +37,8 @@ struct prep {
 	size_t n_prompts;
 	struct strbuf grammar; /* wire form; len 0: none */
 	struct outparse_config parse;
+	struct stages stages;  /* how long it took */
+	struct strbuf shown;   /* with --max-log-len: the beginning of the first prompt */
 	struct apierr error; /* status 0: all is well */
 
 	/* prep.c's own. */

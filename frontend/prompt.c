@@ -53,6 +53,11 @@ static bool prompt_may_fit(struct prompt *p, const struct prompt_opts *o, size_t
 
 /* ---- texts and ids ---- */
 
+static struct stage *prompt_tokenizing(const struct prompt_opts *o)
+{
+	return o->stages ? &o->stages->tokenize : NULL;
+}
+
 static void prompt_bos(struct prompt *p, const struct prompt_opts *o)
 {
 	const struct tokenizer *t = o->api->tokenizer;
@@ -75,11 +80,14 @@ bool prompt_read_one(struct prompt *p, const struct prompt_opts *o, const json_t
 	if (json_is_string(j)) {
 		const char *text = json_string_value(j);
 		size_t len = json_string_length(j);
+		uint64_t since;
 
 		if (o->keep_text) strbuf_append(&p->text, text, len);
 		if (!prompt_may_fit(p, o, len)) return prompt_cut(p, o, name, e);
+		since = stage_begin(prompt_tokenizing(o));
 		prompt_bos(p, o);
 		tokenizer_encode(o->api->tokenizer, text, len, true, &p->ids);
+		stage_end(prompt_tokenizing(o), since);
 		return prompt_cut(p, o, name, e);
 	}
 	if (!api_token_list(o->api, name, j, &p->ids, e) || !prompt_cut(p, o, name, e)) return false;
@@ -192,6 +200,8 @@ static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const
 {
 	struct errbuf err = {{0}};
 	struct jinja_out out;
+	struct stage *rendering = o->stages ? &o->stages->template : NULL;
+	uint64_t since = stage_begin(rendering);
 	bool raised;
 	int rc;
 
@@ -199,12 +209,15 @@ static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const
 	rc = chat_render(chat, rq, &out, &raised, &err);
 	if (rq->tools && (!chat_takes_tools(chat) || (rc == ST_OK && !chat_has_tools(&out.text, rq->tools))))
 		rc = chat_render_told(chat, rq, &out, &raised, &err);
+	stage_end(rendering, since);
 	if (rc != ST_OK) (void)apierr_set(e, 400, "messages", "%s", err.text);
 	else if (rq->tools && !chat_has_tools(&out.text, rq->tools))
 		(void)apierr_set(e, 400, "tools", "`tools` are not in the prompt that this model's chat template makes of these messages.");
 	if (rc == ST_OK && prompt_may_fit(p, o, out.text.len)) {
+		since = stage_begin(prompt_tokenizing(o));
 		prompt_bos(p, o);
 		chat_encode(o->api->tokenizer, &out, &p->ids);
+		stage_end(prompt_tokenizing(o), since);
 	}
 	if (rc == ST_OK) strbuf_append(&p->text, out.text.data, out.text.len);
 	jinja_out_release(&out);

@@ -7,6 +7,7 @@
 #include "common/base.h"
 #include "common/strbuf.h"
 #include "frontend/api.h"
+#include "frontend/stage.h"
 #include "frontend/params.h"
 
 struct prompt {
@@ -22,6 +23,7 @@ struct prompt_opts {
 	int64_t truncate;        /* >0: the last so many ids are kept; 0: no */
 	bool add_special;        /* BOS where the model wants one */
 	bool keep_text;          /* of what is not a chat */
+	struct stages *stages;   /* how long it took; NULL: nobody asks */
 };
 
 void prompt_init(struct prompt *p, const struct prompt_opts *o);

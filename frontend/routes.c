@@ -6,6 +6,7 @@
 
 #include "frontend/auth.h"
 #include "frontend/conn.h"
+#include "frontend/journal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +136,7 @@ void api_on_request(void *ctx, struct http_request *r)
 	size_t i;
 
 	a->now = conn_now(r->conn);
+	journal_begin(a->journal, r, a->now);
 	if (r->method == METHOD_OPTIONS) {
 		answer_options(r);
 		return;
@@ -162,4 +164,11 @@ void api_on_answered(void *ctx, int status)
 	if (status >= 500) page_count(a->slot, COUNTER_http_5xx, 1);
 	else if (status >= 400) page_count(a->slot, COUNTER_http_4xx, 1);
 	else page_count(a->slot, COUNTER_http_2xx, 1);
+}
+
+void api_on_ended(void *ctx, struct http_request *r, bool is_gone)
+{
+	struct api *a = ctx;
+
+	journal_end(a->journal, r, is_gone, conn_now(r->conn));
 }
