@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #define ADMIT_TEXT 256
+#define ADMIT_PRIORITY (1u << 31) /* of everybody, unless the policy is by priority */
 
 /* Fields of one that generates. */
 static void admit_validate_generate(const struct msg_submit *m, char text[ADMIT_TEXT])
@@ -153,6 +154,7 @@ static void admit_again(struct core *c, struct seq *s, const struct msg_submit *
 		return;
 	}
 	/* The frontend knows more: these are the tokens that were sent before. They run as prompt. */
+	expiry_end(c, s);
 	if (s->state == SEQ_RUNNING) {
 		core_evict(c, s);
 		core_requeue(c, s);
@@ -164,6 +166,20 @@ static void admit_again(struct core *c, struct seq *s, const struct msg_submit *
 	s->vocab = 0; /* the new ones have not been looked at */
 	s->n_sent = n_output;
 	admit_recheck(c, s);
+}
+
+/* The request's place among those that wait; arrival comes behind all of it. */
+static struct seq *admit_new(struct core *c, struct lane *l, const struct msg_submit *m)
+{
+	struct msg_submit ask = *m;
+	struct seq *s;
+
+	if (!c->cfg.has_priorities) ask.priority = ADMIT_PRIORITY;
+	s = seq_new(&c->seqs, &ask, l, flow_enter(&l->flows, fair_enter(&c->fair, m->tenant)), ++c->arrivals);
+	s->arrived_ns = c->now;
+	list_push_back(&l->seqs, &s->lane_link);
+	expiry_begin(c, s, m->queue_ms);
+	return s;
 }
 
 void admit_submit(struct core *c, const struct msg_submit *m)
@@ -199,7 +215,6 @@ void admit_submit(struct core *c, const struct msg_submit *m)
 		route_refuse(c, l, m->client_id, m->attempt, REFUSAL_QUEUE_FULL, text);
 		return;
 	}
-	s = seq_new(&c->seqs, m, l, &l->waiting, ++c->arrivals);
-	list_push_back(&l->seqs, &s->lane_link);
+	s = admit_new(c, l, m);
 	if (!admit_recheck(c, s)) route_dirty(s); /* not too long, and not at its end already */
 }

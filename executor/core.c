@@ -1,7 +1,7 @@
 /* core.c - the executor's events, see core.h; and the life of a request between its states.
  *
  * An event only changes what is known; core_step() decides and sends. The other parts of the core are in admit.c (submits), sched.c
- * (steps), route.c (frontends) and suspect.c (quarantine).
+ * (steps), expiry.c (queue timeouts), route.c (frontends) and suspect.c (quarantine).
  *
  * Blocks and slots are given back at once, also while steps in flight use them: steps are carried out in order, each rank on its
  * own memory, so a later step that gives the block or slot to somebody else runs after the last one that reads or writes
@@ -35,6 +35,8 @@ struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 	hold_set_kv(c, &(struct core_kv){0});
 	kvpool_init(&c->pool, 0, cfg->prefix_cache);
 	seqs_init(&c->seqs);
+	fair_init(&c->fair, cfg->fair, cfg->tenants_max);
+	expiry_init(c);
 	sched_init(c);
 	list_init(&c->lanes_open);
 	c->slots = mem_array(struct slot, c->cfg.seqs_max);
@@ -54,6 +56,8 @@ void core_free(struct core *c)
 	for (i = 0; i < c->cfg.steps_in_flight_max; i++) free(c->recs[i].rows);
 	seqs_release(&c->seqs);
 	route_release(c);
+	fair_release(&c->fair);
+	heap_release(&c->expiries);
 	sched_release(c);
 	kvpool_release(&c->pool);
 	free(c->recs);
@@ -94,6 +98,7 @@ void core_requeue(struct core *c, struct seq *s)
 void core_finish(struct core *c, struct seq *s, enum finish finish)
 {
 	if (s->state == SEQ_RUNNING) core_evict(c, s);
+	expiry_end(c, s);
 	suspect_clear(c, s);
 	s->finish = finish;
 	seq_move(&c->seqs, s, SEQ_DONE);
@@ -103,11 +108,15 @@ void core_finish(struct core *c, struct seq *s, enum finish finish)
 
 void core_drop(struct core *c, struct seq *s)
 {
+	struct fair_share *tenant = s->flow->tenant;
+
 	if (s->state == SEQ_RUNNING) core_evict(c, s);
+	expiry_end(c, s);
 	suspect_clear(c, s);
 	list_remove(&s->lane->seqs, &s->lane_link);
 	if (list_is_linked(&s->dirty_link)) list_remove(&s->lane->dirty, &s->dirty_link);
 	seq_free(&c->seqs, s);
+	fair_leave(&c->fair, tenant);
 }
 
 void core_refuse(struct core *c, struct seq *s, enum refusal reason, const char *text)
@@ -141,6 +150,7 @@ void core_on_hello(struct core *c, const struct msg_hello *m, uint64_t now)
 
 void core_on_submit(struct core *c, const struct msg_submit *m, uint64_t now)
 {
+	c->now = now;
 	admit_submit(c, m);
 }
 
@@ -234,6 +244,13 @@ static void core_on_failure(struct core *c, struct seq *s, uint32_t token)
 	core_refuse(c, s, token == TOKEN_NOT_ALLOWED || token == TOKEN_BAD_GRAMMAR ? REFUSAL_INVALID : REFUSAL_NUMERIC, text);
 }
 
+/* The first that it gives. */
+static void core_on_first_token(struct core *c, struct seq *s)
+{
+	s->first_token_ns = c->now;
+	if (c->out.timed) c->out.timed(c->out.ctx, s->began_ns - s->arrived_ns, c->now - s->began_ns);
+}
+
 static void core_on_token(struct core *c, struct seq *s, const struct msg_step_result *m, uint32_t row, uint32_t top_at)
 {
 	uint32_t token = col_u32(m->tokens, row);
@@ -243,8 +260,10 @@ static void core_on_token(struct core *c, struct seq *s, const struct msg_step_r
 		core_on_failure(c, s, token);
 		return;
 	}
+	if (seq_n_output(s) == 0) core_on_first_token(c, s);
 	s->n_pending--;
 	seq_append(s, token);
+	fair_charge(s->flow->tenant, FAIR_OUTPUT_WEIGHT);
 	seq_append_top(s->logprobs, col_u32(m->ranks, row), col_u32(m->n_top, row), m->top_ids, m->top_logprobs, top_at);
 	c->stats.generation_tokens++;
 	suspect_clear(c, s);
@@ -282,6 +301,7 @@ static void core_on_pooled(struct core *c, struct seq *s, const struct msg_step_
 		core_refuse(c, s, REFUSAL_NUMERIC, "The model gave no usable hidden state for this request.");
 		return;
 	}
+	core_on_first_token(c, s);
 	s->n_pooled = c->dim;
 	s->pooled = mem_dup((const char *)m->pooled.data + at * sizeof(float), c->dim, sizeof(float));
 	core_finish(c, s, FINISH_STOP);
@@ -366,6 +386,7 @@ bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64
 	struct core_cursor at = {0};
 	uint32_t i, k;
 
+	c->now = now;
 	if (m->epoch != c->cfg.epoch || !rec || m->number < rec->number) {
 		c->stats.dropped_stale++;
 		return true;
@@ -392,6 +413,8 @@ bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64
 
 void core_step(struct core *c, uint64_t now)
 {
+	c->now = now;
+	expiry_step(c, now);
 	/* Steps first: the workers wait for nobody who reads. */
 	while (c->ready && c->n_recs < (c->on_trial ? 1 : c->cfg.steps_in_flight_max) && sched_step(c)) {
 	}
@@ -400,7 +423,7 @@ void core_step(struct core *c, uint64_t now)
 
 uint64_t core_deadline(const struct core *c)
 {
-	return route_deadline(c);
+	return min_u64(route_deadline(c), expiry_deadline(c));
 }
 
 bool core_is_idle(const struct core *c)
@@ -446,6 +469,8 @@ void core_check(const struct core *c)
 	core_check_slots(c);
 	route_check(c);
 	suspect_check(c);
+	fair_check(&c->fair);
+	heap_check(&c->expiries);
 	CHECK(seqs_len(&c->seqs) <= c->cfg.requests_max && c->n_recs <= c->cfg.steps_in_flight_max);
 	LIST_EACH(&c->seqs.in_state[SEQ_RUNNING], it, nx) n_pending += CONTAINER_OF(it, struct seq, link)->n_pending;
 	for (i = 0; i < c->n_recs; i++) {

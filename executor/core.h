@@ -20,6 +20,8 @@
  *   are kept like those of the output. Such a request takes from the prefix cache only what lies before the first missing one.
  * - a pooling request (submit.kind) has no output: its one row with the pooled state ends it (STOP). A mean takes nothing from
  *   the prefix cache, because every token's state counts.
+ * - a request with a queue_ms that has not run for so long since its submit arrived is refused with REFUSAL_QUEUE_TIMEOUT; one that
+ *   has run, or of which its frontend has output, never is.
  * - token ids of a submit are compared with the vocabulary as soon as that is known.
  * - a stop id ends a request from output position n_output_min on (counted from 0); STOP goes before LENGTH. Output ends
  *   with LENGTH at n_output_max, or when prompt and output fill the model's length or the whole KV pool.
@@ -52,6 +54,9 @@ struct core_config {
 	uint32_t steps_in_flight_max; /* 2: step n+1 is scheduled while step n runs */
 	uint32_t prefill_chunk_max;   /* --long-prefill-token-threshold; 0 = the whole budget */
 	bool prefix_cache; /* unless the workers are recurrent */
+	bool has_priorities;  /* --scheduling-policy priority; without it submit.priority is ignored */
+	bool fair;            /* --enable-fair-scheduling: by submit.tenant, see fair.h; without it all are one tenant */
+	uint32_t tenants_max; /* --max-tenants */
 	uint64_t sync_interval_ns;
 };
 
@@ -62,15 +67,18 @@ struct core_out {
 	int (*send)(void *ctx, uint32_t frontend, uint32_t incarnation, const struct msg *m);
 	/* To the step ring. Never refused: the core keeps at most steps_in_flight_max there. */
 	void (*step)(void *ctx, const struct msg_step *step);
+	/* Once a request, at its first token or pooled state: how long it waited for its first step, and from there on. Also from inside
+	 * core_on_step_result(). NULL: nobody wants to know. */
+	void (*timed)(void *ctx, uint64_t queued_ns, uint64_t prefill_ns);
 };
 
 /* Counters and gauges, copied to the status page by the edge after each pass. */
 struct core_stats {
 	/* n_suspects: waiting for their trial; preemptions: also of paused lanes; submits: all of this epoch and known lanes;
-	 * cancels: requests ended by a cancel or with their frontend; replays: requests that ran when the workers were lost. */
+	 * cancels: requests ended by a cancel or with their frontend; expired: by their queue timeout; replays: requests that ran when the workers were lost. */
 	uint64_t n_running, n_waiting, n_suspects;
 	uint64_t blocks_total, blocks_used, blocks_cached, blocks_free;
-	uint64_t steps, preemptions, submits, submits_repeated, cancels, finished, refused, dropped_stale, replays;
+	uint64_t steps, preemptions, submits, submits_repeated, cancels, finished, refused, expired, dropped_stale, replays;
 	/* In tokens. The prompt and prefix counts are of the first run of each request. */
 	uint64_t prompt_tokens, generation_tokens, prefix_queries, prefix_hits;
 	uint64_t tokens_discarded; /* sampled after a stop that was seen a step late, or after a cancel or a preemption */
@@ -119,7 +127,7 @@ void core_drain(struct core *c);
 /* Decides everything there is to decide now. */
 void core_step(struct core *c, uint64_t now);
 
-/* When core_step() has to be called again even if nothing happens (sync interval); UINT64_MAX: never. */
+/* When core_step() has to be called again even if nothing happens (sync interval, queue timeout); UINT64_MAX: never. */
 uint64_t core_deadline(const struct core *c);
 
 /* True when no request is held, no step is in flight and no refusal waits for its lane. */

@@ -1,12 +1,16 @@
-/* core_impl.h - what the files of the executor's core share: core.c (events, the step results), admit.c (submits), sched.c
- * (what runs in the next step), hold.c (who holds which blocks), route.c (what goes to the frontends), suspect.c (quarantine). Nobody else includes it. */
+/* core_impl.h - what the files of the executor's core share: core.c (events, the step results), admit.c (submits), expiry.c (queue
+ * timeouts), sched.c (what runs in the next step), hold.c (who holds which blocks), route.c (what goes to the frontends), suspect.c
+ * (quarantine). Nobody else includes it. */
 #ifndef SLUICE_CORE_IMPL_H
 #define SLUICE_CORE_IMPL_H
 
+#include "common/heap.h"
 #include "common/list.h"
 #include "common/mem.h"
 #include "common/strbuf.h"
 #include "executor/core.h"
+#include "executor/fair.h"
+#include "executor/flow.h"
 #include "executor/kvpool.h"
 #include "executor/seq.h"
 #include "proto/ids.h"
@@ -152,7 +156,7 @@ struct lane {
 	bool welcome_due;
 	uint64_t sync_at, sync_number;
 	struct list seqs, dirty;
-	struct seqheap waiting;
+	struct flows flows; /* what waits */
 	struct lane_refusal *refusals;
 	size_t n_refusals, refusals_cap;
 };
@@ -183,7 +187,9 @@ struct route_row {
 	C(prompt_top_ids)                                                                                                       \
 	C(prompt_top_logprobs)                                                                                                  \
 	C(n_pooled)                                                                                                             \
-	C(pooled)
+	C(pooled)                                                                                                               \
+	C(queued_us)                                                                                                            \
+	C(prefill_us)
 
 struct route_cols {
 	struct vec64 client_ids;
@@ -207,6 +213,9 @@ struct core {
 	uint32_t n_shared;                /* references to windowed blocks beyond the first of each */
 	struct seqs seqs;
 	uint64_t arrivals;
+	struct fair fair;
+	struct heap expiries; /* of seq.expiry */
+	uint64_t now;         /* of the event or pass that is being looked at */
 
 	struct slot *slots;    /* seqs_max */
 	uint32_t *slots_free;  /* a stack */
@@ -272,6 +281,14 @@ void hold_check(const struct core *c);
 void admit_submit(struct core *c, const struct msg_submit *m);
 /* Ends or refuses a request that cannot go on with the sizes that hold now. True when it is over. */
 bool admit_recheck(struct core *c, struct seq *s);
+
+/* expiry.c */
+void expiry_init(struct core *c);
+/* A new request ends in so many milliseconds unless it runs before; 0: never. */
+void expiry_begin(struct core *c, struct seq *s, uint32_t queue_ms);
+void expiry_end(struct core *c, struct seq *s);
+void expiry_step(struct core *c, uint64_t now);
+uint64_t expiry_deadline(const struct core *c);
 
 /* sched.c */
 /* Sends one step when there is something to run. */

@@ -137,6 +137,14 @@ static void edge_step(void *ctx, const struct msg_step *step)
 	edge_push(e, &(struct msg){.type = MSG_step, .step = *step});
 }
 
+static void edge_timed(void *ctx, uint64_t queued_ns, uint64_t prefill_ns)
+{
+	struct edge *e = ctx;
+
+	page_observe(e->slot, HISTOGRAM_queue_time, (double)queued_ns / 1e9);
+	page_observe(e->slot, HISTOGRAM_prefill_time, (double)prefill_ns / 1e9);
+}
+
 /* ---- inputs ---- */
 
 static void on_request(void *ctx, const void *data, size_t len)
@@ -373,20 +381,29 @@ static int edge_attach_rings(struct edge *e, struct errbuf *err)
 	return ST_OK;
 }
 
+/* The frontends' governor keeps to these limits; this is for the case that one of them does not. */
+static uint32_t edge_requests_max(const struct config *cfg)
+{
+	return cfg->max_queued_requests ? min_u32(cfg->max_requests, cfg->max_num_seqs + cfg->max_queued_requests) : cfg->max_requests;
+}
+
 static int edge_open(struct edge *e, struct errbuf *err)
 {
 	const struct config *cfg = &e->boot->config;
-	const struct core_out out = {e, edge_send, edge_step};
+	const struct core_out out = {e, edge_send, edge_step, edge_timed};
 	char path[160];
 	int rc;
 
 	e->core = core_new(&(struct core_config){.epoch = e->boot->epoch,
 						 .seqs_max = cfg->max_num_seqs,
 						 .batched_tokens_max = cfg->max_num_batched_tokens,
-						 .requests_max = cfg->max_requests,
+						 .requests_max = edge_requests_max(cfg),
 						 .steps_in_flight_max = LIMIT_STEPS_IN_FLIGHT,
 						 .prefill_chunk_max = cfg->long_prefill_token_threshold,
 						 .prefix_cache = cfg->enable_prefix_caching,
+						 .has_priorities = cfg->scheduling_policy == SCHEDULING_PRIORITY,
+						 .fair = cfg->enable_fair_scheduling,
+						 .tenants_max = cfg->max_tenants,
 						 .sync_interval_ns = EDGE_SYNC_NS},
 			   &out);
 	bringup_init(&e->bringup, e->boot->epoch, e->n_ranks, (uint64_t)LIMIT_STEPS_IN_FLIGHT * cfg->max_num_batched_tokens);

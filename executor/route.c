@@ -51,6 +51,7 @@ static struct lane *route_make_lane(struct core *c, uint32_t frontend, uint32_t 
 	l->incarnation = incarnation;
 	list_init(&l->seqs);
 	list_init(&l->dirty);
+	flows_init(&l->flows);
 	return l;
 }
 
@@ -204,6 +205,30 @@ static uint32_t route_add_prompt(struct route_cols *o, const struct seq *s)
 	return n;
 }
 
+static uint32_t route_us(uint64_t ns)
+{
+	return (uint32_t)min_u64(max_u64(ns / NS_PER_US, 1), UINT32_MAX); /* 0 says that there is none */
+}
+
+/* How long the first token of a row has taken, or the way to the first step alone. Rows with neither leave these columns short. */
+static void route_add_times(struct route_cols *o, const struct seq *s, uint32_t n)
+{
+	bool first = n > 0 && s->n_sent == 0 && s->first_token_ns > 0;
+
+	if (!first && !s->begin_due) return;
+	while (o->queued_us.n < o->n_rows) vec32_push(&o->queued_us, 0);
+	while (o->prefill_us.n < o->n_rows) vec32_push(&o->prefill_us, 0);
+	vec32_push(&o->queued_us, route_us(s->began_ns - s->arrived_ns));
+	vec32_push(&o->prefill_us, first ? route_us(s->first_token_ns - s->began_ns) : 0);
+}
+
+/* The columns have all rows, or none. */
+static void route_fill_times(struct route_cols *o)
+{
+	while (o->queued_us.n > 0 && o->queued_us.n < o->n_rows) vec32_push(&o->queued_us, 0);
+	while (o->prefill_us.n > 0 && o->prefill_us.n < o->n_rows) vec32_push(&o->prefill_us, 0);
+}
+
 /* The row of a request, with as many tokens as fit: first those of the prompt. */
 static void route_add_row(struct route_cols *o, struct seq *s)
 {
@@ -223,6 +248,7 @@ static void route_add_row(struct route_cols *o, struct seq *s)
 		route_add_top(s->logprobs, s->n_sent + i, &o->n_top, &o->ranks, &o->top_ids, &o->top_logprobs);
 	vec32_push(&o->n_pooled, s->n_pooled);
 	vec32_append(&o->pooled, s->pooled, s->n_pooled);
+	route_add_times(o, s, n);
 	mem_reserve(o->rows, o->rows_cap, o->n_rows + 1);
 	o->rows[o->n_rows++] = (struct route_row){s, n, n_prompt, ends};
 }
@@ -244,7 +270,7 @@ static void route_commit(struct core *c, struct lane *l)
 
 		s->n_sent += r->n;
 		s->n_prompt_sent += r->n_prompt;
-		s->accept_due = false;
+		s->accept_due = s->begin_due = false;
 		if (r->ends)
 			core_drop(c, s);
 		else if (s->n_sent == seq_n_output(s) && !seq_has_prompt_rows(s))
@@ -266,6 +292,7 @@ static bool route_send_results(struct core *c, struct lane *l)
 			if (!route_has_room(o, s)) break;
 			route_add_row(o, s);
 		}
+		route_fill_times(o);
 #define ROUTE_AS_VIEW(name) .name = vec32_view(&o->name),
 		m.results = (struct msg_results){
 			.epoch = c->cfg.epoch, .client_ids = vec64_view(&o->client_ids), ROUTE_COLUMNS(ROUTE_AS_VIEW)};
@@ -337,7 +364,7 @@ void route_release(struct core *c)
 	ROUTE_COLUMNS(ROUTE_AS_FREE)
 	for (i = 0; i < LIMIT_FRONTENDS; i++) {
 		if (!c->lanes[i]) continue;
-		seqheap_release(&c->lanes[i]->waiting);
+		flows_release(&c->lanes[i]->flows);
 		free(c->lanes[i]->refusals);
 		free(c->lanes[i]);
 	}
@@ -356,10 +383,11 @@ void route_check(const struct core *c)
 		CHECK(l->frontend == i && (route_is_open(l) || (l->seqs.len == 0 && l->n_refusals == 0)));
 		CHECK(!(l->gone && route_is_open(l)) && l->n_refusals <= LANE_REFUSALS_MAX);
 		n_seqs += l->seqs.len;
-		n_waiting += l->waiting.n;
+		flows_check(&l->flows);
+		n_waiting += l->flows.n_waiting;
 		LIST_EACH(&l->seqs, it, nx) {
 			const struct seq *s = CONTAINER_OF(it, struct seq, lane_link);
-			bool dirty = s->accept_due || s->n_sent < seq_n_output(s) || seq_has_prompt_rows(s) ||
+			bool dirty = s->accept_due || s->begin_due || s->n_sent < seq_n_output(s) || seq_has_prompt_rows(s) ||
 				     s->finish != FINISH_NONE;
 
 			CHECK(s->lane == l && route_lane(c, s->client_id) == l);

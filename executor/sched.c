@@ -5,11 +5,13 @@
  *   2. running requests with more (the rest of a prompt), in chunks;
  *   3. waiting requests, when a slot is free and the pool has room for all their known tokens at once: their blocks are
  *      taken at once (of layers with a window: as many as they will ever hold), so a prompt that has begun never waits for blocks.
- * Within each: lower priority number, then arrival. The first waiting request that does not fit ends the step's admissions: nobody
- * overtakes it, so it starves only under higher priorities.
+ * Within the first two: lower priority number, then arrival. Of those that wait: lower priority number, then whose tenant has had
+ * the least (flow.h, fair.h), then arrival. The first waiting request that does not fit ends the step's admissions: nobody
+ * overtakes it, so it starves only under higher priorities. A tenant pays for the prompt when the request starts, for outputs as they
+ * come; what a preemption or a replay computes once more costs it nothing.
  *
  * A decode that needs a block when there is none preempts: first whoever does not run now anyway (its lane is paused, or it waits
- * for a trial to end), then the last in order, at the end itself. The preempted one keeps its tokens, waits in its old place
+ * for a trial to end), then, of those with the lowest priority behind it, the last one of the tenant that has had most; at the end itself. The preempted one keeps its tokens, waits in its old place
  * and is computed anew. The first in order is never preempted by others, and alone it always fits (core.len_max), so
  * the whole gets on.
  *
@@ -52,14 +54,27 @@ static bool sched_preempt_idle(struct core *c)
 	return false;
 }
 
+/* Who makes room for s. Decodes are chosen in order, so behind s nobody is in this step yet. */
+static struct seq *sched_victim(const struct core *c, const struct seq *s)
+{
+	struct seq *victim = CONTAINER_OF(list_last(&c->seqs.in_state[SEQ_RUNNING]), struct seq, link), *it = victim;
+
+	if (fair_is_one(&c->fair)) return victim;
+	while (it != s) {
+		it = CONTAINER_OF(it->link.prev, struct seq, link);
+		if (it->priority != victim->priority) break;
+		if (fair_has_more(it->flow->tenant, victim->flow->tenant)) victim = it;
+	}
+	return victim;
+}
+
 /* Makes room for s: preempts somebody who is not in this step. False when it was s itself. */
 static bool sched_preempt_for(struct core *c, struct seq *s)
 {
 	struct seq *victim;
 
 	if (sched_preempt_idle(c)) return true;
-	/* Decodes are chosen in order, so behind s nobody is in this step yet. */
-	victim = CONTAINER_OF(list_last(&c->seqs.in_state[SEQ_RUNNING]), struct seq, link);
+	victim = sched_victim(c, s);
 	sched_preempt(c, victim);
 	return victim != s;
 }
@@ -255,7 +270,12 @@ static void sched_count_first_run(struct core *c, struct seq *s)
 	c->stats.prefix_queries += s->n_tokens;
 	c->stats.prefix_hits += s->n_sched;
 	s->was_run = true;
+	s->began_ns = c->now;
+	s->begin_due = heap_is_linked(&s->expiry);
+	if (s->begin_due) route_dirty(s);
+	expiry_end(c, s);
 	s->n_cached = min_u32(s->n_sched, s->n_prompt);
+	fair_charge(s->flow->tenant, s->n_prompt - s->n_cached);
 	c->stats.prompt_tokens += s->n_prompt;
 }
 
@@ -286,16 +306,16 @@ static bool sched_start(struct core *c, struct seq *s)
 }
 
 /* The request to admit next, or NULL. */
-static struct seq *sched_next(const struct core *c)
+static struct seq *sched_next(struct core *c)
 {
 	struct seq *best = NULL;
 
 	if (c->on_trial) return c->on_trial->state == SEQ_SUSPECT ? c->on_trial : NULL;
 	LIST_EACH(&c->lanes_open, it, nx) {
-		const struct lane *l = CONTAINER_OF(it, struct lane, link);
-		struct seq *s = l->paused ? NULL : seqheap_first(&l->waiting);
+		struct lane *l = CONTAINER_OF(it, struct lane, link);
+		struct seq *s = l->paused ? NULL : flows_first(&l->flows);
 
-		if (s && (!best || seq_before(s, best))) best = s;
+		if (s && (!best || flow_goes_before(s, best))) best = s;
 	}
 	return best;
 }

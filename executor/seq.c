@@ -8,69 +8,6 @@ bool seq_before(const struct seq *a, const struct seq *b)
 	return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
 }
 
-/* The heap of waiting requests. */
-
-static void seqheap_put(struct seqheap *h, uint32_t ix, struct seq *s)
-{
-	h->v[ix] = s;
-	s->heap_ix = ix;
-}
-
-static void seqheap_up(struct seqheap *h, uint32_t ix)
-{
-	struct seq *s = h->v[ix];
-
-	while (ix > 0 && seq_before(s, h->v[(ix - 1) / 2])) {
-		seqheap_put(h, ix, h->v[(ix - 1) / 2]);
-		ix = (ix - 1) / 2;
-	}
-	seqheap_put(h, ix, s);
-}
-
-static void seqheap_down(struct seqheap *h, uint32_t ix)
-{
-	struct seq *s = h->v[ix];
-	uint32_t child;
-
-	for (; (child = 2 * ix + 1) < h->n; ix = child) {
-		if (child + 1 < h->n && seq_before(h->v[child + 1], h->v[child])) child++;
-		if (!seq_before(h->v[child], s)) break;
-		seqheap_put(h, ix, h->v[child]);
-	}
-	seqheap_put(h, ix, s);
-}
-
-static void seqheap_push(struct seqheap *h, struct seq *s)
-{
-	mem_reserve(h->v, h->cap, (size_t)h->n + 1);
-	h->v[h->n++] = s;
-	seqheap_up(h, h->n - 1);
-}
-
-static void seqheap_remove(struct seqheap *h, struct seq *s)
-{
-	uint32_t ix = s->heap_ix;
-	struct seq *last;
-
-	CHECK(ix < h->n && h->v[ix] == s);
-	last = h->v[--h->n];
-	if (last == s) return;
-	seqheap_put(h, ix, last);
-	seqheap_up(h, ix);
-	seqheap_down(h, last->heap_ix);
-}
-
-struct seq *seqheap_first(const struct seqheap *h)
-{
-	return h->n ? h->v[0] : NULL;
-}
-
-void seqheap_release(struct seqheap *h)
-{
-	free(h->v);
-	*h = (struct seqheap){0};
-}
-
 /* The table. */
 
 void seqs_init(struct seqs *t)
@@ -133,7 +70,7 @@ static void seq_link(struct seqs *t, struct seq *s)
 	struct list *l = &t->in_state[s->state];
 	struct list_link *at = &l->head;
 
-	if (s->state == SEQ_WAITING) seqheap_push(s->heap, s);
+	if (s->state == SEQ_WAITING) flow_wait(s->flow, s);
 	if (s->state == SEQ_RUNNING || s->state == SEQ_SUSPECT) {
 		while (at->prev != &l->head && seq_before(s, CONTAINER_OF(at->prev, struct seq, link))) at = at->prev;
 	}
@@ -142,11 +79,11 @@ static void seq_link(struct seqs *t, struct seq *s)
 
 static void seq_unlink(struct seqs *t, struct seq *s)
 {
-	if (s->state == SEQ_WAITING) seqheap_remove(s->heap, s);
+	if (s->state == SEQ_WAITING) flow_wait_ends(s->flow, s);
 	list_remove(&t->in_state[s->state], &s->link);
 }
 
-struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct seqheap *heap, uint64_t arrival)
+struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct flow *flow, uint64_t arrival)
 {
 	struct msg first = {.type = MSG_submit, .submit = *m};
 	struct seq *s = mem_new(struct seq);
@@ -156,7 +93,7 @@ struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lan
 	s->asked = msg_dup(&first);
 	s->ask = &s->asked->submit;
 	s->lane = lane;
-	s->heap = heap;
+	s->flow = flow;
 	s->client_id = m->client_id;
 	s->attempt = m->attempt;
 	s->priority = m->priority;
@@ -180,9 +117,10 @@ struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lan
 
 void seq_free(struct seqs *t, struct seq *s)
 {
-	CHECK(!list_is_linked(&s->lane_link) && !list_is_linked(&s->dirty_link) && s->tables[0].n == 0);
+	CHECK(!list_is_linked(&s->lane_link) && !list_is_linked(&s->dirty_link) && !heap_is_linked(&s->expiry) && s->tables[0].n == 0);
 	seq_unlink(t, s);
 	map_remove(&t->by_id, s->client_id);
+	flow_leave(s->flow);
 	seq_free_memory(s);
 }
 
@@ -288,8 +226,8 @@ static void seq_check(const struct seqs *t, const struct seq *s, enum seq_state 
 	if (s->logprobs) CHECK(s->logprobs->base + s->logprobs->n == seq_n_output(s));
 	if (s->prompt_logprobs) CHECK(seq_n_prompt_known(s) <= s->n_prompt && s->n_prompt_sent <= seq_n_prompt_known(s));
 	CHECK(!s->pooled || (seq_is_pooling(s) && state == SEQ_DONE));
-	if (state == SEQ_WAITING) CHECK(s->heap_ix < s->heap->n && s->heap->v[s->heap_ix] == s);
-	if (state == SEQ_WAITING && s->heap_ix) CHECK(!seq_before(s, s->heap->v[(s->heap_ix - 1) / 2]));
+	CHECK((state == SEQ_WAITING) == heap_is_linked(&s->turn));
+	CHECK(!heap_is_linked(&s->expiry) || (state == SEQ_WAITING && !s->was_run));
 	if (state != SEQ_RUNNING) CHECK(s->tables[0].n == 0 && s->n_sched == 0 && s->n_pending == 0 && s->n_reserved == 0);
 }
 

@@ -1,7 +1,7 @@
 /* seq.h - one request inside the executor, and the table of all of them.
  *
- * A request is in exactly one state list; seq_move() is the only way between them. A waiting one is in its lane's heap too,
- * ordered by priority, then arrival; so are the lists of running and suspect ones.
+ * A request is in exactly one state list; seq_move() is the only way between them. A waiting one is in its flow too (flow.h: the
+ * requests of a tenant on a lane), ordered by priority, then arrival; so are the lists of running and suspect ones.
  *
  *   WAITING   not with the workers: new, preempted or to be replayed; all its tokens are known
  *   SUSPECT   as WAITING, but held for a trial run (suspect.c)
@@ -14,8 +14,10 @@
 #define SLUICE_SEQ_H
 
 #include "common/base.h"
+#include "common/heap.h"
 #include "common/list.h"
 #include "common/map.h"
+#include "executor/flow.h"
 #include "executor/kvpool.h"
 #include "proto/messages.h"
 
@@ -28,12 +30,6 @@ struct seq;
 struct seq_table {
 	uint32_t *v; /* KVPOOL_NONE before `first`: behind the window, given back */
 	uint32_t n, first, cap;
-};
-
-/* Binary heap of waiting requests; each knows its place. */
-struct seqheap {
-	struct seq **v;
-	uint32_t n, cap;
 };
 
 /* Log-probabilities of the output tokens, or of the prompt's, from position `base` on (earlier ones are the frontend's own). Kept
@@ -50,14 +46,17 @@ struct seq {
 	struct list_link lane_link;  /* lane.seqs */
 	struct list_link dirty_link; /* lane.dirty, while there is something to send */
 	struct lane *lane;
-	struct seqheap *heap; /* of the lane */
-	uint32_t heap_ix;     /* while WAITING */
+	struct flow *flow;       /* of its tenant, on the lane */
+	struct heap_link turn;   /* flow.waiting, while WAITING */
+	struct heap_link expiry; /* core.expiries, until it runs for the first time; of requests with a queue timeout */
 	enum seq_state state;
 
 	uint64_t client_id;
 	uint32_t attempt;
 	uint32_t priority;
 	uint64_t arrival;
+	uint64_t arrived_ns, expires_ns; /* the latter: of core.expiries */
+	uint64_t began_ns, first_token_ns; /* first step, and first token or pooled state; 0: not yet */
 
 	uint32_t *tokens; /* prompt, then output */
 	uint32_t n_tokens, tokens_cap, n_prompt;
@@ -87,6 +86,7 @@ struct seq {
 
 	uint32_t n_sent;  /* output tokens that the lane has taken */
 	uint32_t n_prompt_sent; /* prompt positions below it need no sending; of requests with prompt_logprobs */
+	bool begin_due;   /* its frontend must hear that it runs: of those with a queue timeout */
 	bool accept_due;  /* the attempt has not been answered yet */
 	enum finish finish;
 };
@@ -104,8 +104,8 @@ void seqs_release(struct seqs *t); /* frees all requests */
 uint32_t seqs_len(const struct seqs *t);
 struct seq *seqs_find(const struct seqs *t, uint64_t client_id);
 
-/* A WAITING request from a checked submit: copies what it needs. */
-struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct seqheap *heap, uint64_t arrival);
+/* A WAITING request from a checked submit: copies what it needs. It holds its place in the flow until seq_free(). */
+struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct flow *flow, uint64_t arrival);
 /* The caller has given its blocks back and taken it off the lane's lists. */
 void seq_free(struct seqs *t, struct seq *s);
 
@@ -147,9 +147,6 @@ void seq_set_prompt_sent(struct seq *s, uint32_t position);
 enum finish seq_finish(const struct seq *s, uint32_t len_max);
 /* Output tokens at most, known and pending together. */
 uint32_t seq_n_output_limit(const struct seq *s, uint32_t len_max);
-
-struct seq *seqheap_first(const struct seqheap *h);
-void seqheap_release(struct seqheap *h);
 
 void seqs_check(const struct seqs *t);
 

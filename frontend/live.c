@@ -331,6 +331,15 @@ static bool lives_send_cancels(struct lives *l, uint64_t now)
 	return true;
 }
 
+/* How long it may wait for its first step: for ever once it has had one. */
+static uint32_t live_queue_ms(const struct live *r, uint64_t now)
+{
+	uint64_t waited_ms = r->submit->attempt > 0 ? (now - r->sent_ns) / NS_PER_MS : 0;
+
+	if (!r->submit->queue_ms || r->has_begun) return 0;
+	return waited_ms < r->submit->queue_ms ? r->submit->queue_ms - (uint32_t)waited_ms : 1;
+}
+
 /* False when the lane is full. */
 static bool live_send(struct lives *l, struct live *r, uint64_t now)
 {
@@ -341,6 +350,7 @@ static bool live_send(struct lives *l, struct live *r, uint64_t now)
 	m.submit.attempt++;
 	m.submit.epoch = l->epoch;
 	m.submit.n_prompt_known = r->submit->n_prompt_logprobs ? r->n_prompt_known : 0;
+	m.submit.queue_ms = live_queue_ms(r, now);
 	m.submit.tokens = view_of(r->tokens, (size_t)r->submit->n_prompt + r->n_output);
 	switch (lives_send(l, &m, now)) {
 	case ST_OK: break;
@@ -352,6 +362,7 @@ static bool live_send(struct lives *l, struct live *r, uint64_t now)
 	}
 
 	l->stats.resubmits += r->submit->attempt > 0;
+	if (r->submit->attempt == 0) r->sent_ns = now;
 	r->submit->attempt = m.submit.attempt;
 	r->submit->epoch = l->epoch;
 	r->syncs_missed = 0;

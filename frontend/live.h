@@ -5,6 +5,8 @@
  * new epoch, on a gap in the positions, when a sync does not list it or lists it further than what has arrived, and
  * after silence (nothing of this epoch for silence_ns). Tokens reach the owner exactly once and in order.
  *
+ * A request that is submitted again before it has run waits for the rest of its queue_ms only; afterwards for ever.
+ *
  * A request ends exactly once: on_end() is called, or lives_cancel() was called by the owner. Afterwards the struct is
  * gone. Sync rows that name a request unknown here are answered by a cancel (a lost cancel heals). */
 #ifndef SLUICE_LIVE_H

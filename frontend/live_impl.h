@@ -22,9 +22,11 @@ struct live {
 	uint32_t n_prompt_known; /* prompt positions below it need no log-probabilities any more; n_prompt when none are wanted */
 	uint32_t n_cached;
 	uint64_t hold_until_ns; /* no repeated submit before, within an epoch */
+	uint64_t sent_ns;       /* when it was submitted first; of those with a queue timeout */
 	uint64_t backoff_ns;    /* doubles with each submit that brought no token */
 	uint64_t sync_seen;     /* the last sync that listed the newest attempt */
 	uint32_t syncs_missed;  /* that did not list it, since it was sent */
+	bool has_begun;         /* it has run, at any executor */
 	bool accepted;          /* once, by any executor */
 	bool in_callback;
 };

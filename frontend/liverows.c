@@ -13,6 +13,7 @@ struct liverow {
 	uint64_t client_id;
 	uint32_t attempt, position, n_tokens, finish, n_cached;
 	uint32_t prompt_start, n_prompt, n_pooled;
+	uint32_t queued_us, prefill_us;
 	uint32_t token_ix, top_ix, prompt_ix, prompt_top_ix, pooled_ix; /* where it begins in the joined columns */
 };
 
@@ -73,6 +74,8 @@ static bool liverow_take(struct lives *l, struct live *r, const struct msg_resul
 		top_ix += t.n_top;
 		t.id = col_u32(m->tokens, row->token_ix + i);
 		t.position = row->position + i;
+		t.queued_us = t.position == 0 ? row->queued_us : 0;
+		t.prefill_us = t.position == 0 ? row->prefill_us : 0;
 		if (t.position < r->n_output) {
 			l->stats.dropped_repeats++;
 			continue;
@@ -125,6 +128,7 @@ static void liverows_on_row(struct lives *l, const struct msg_results *m, const 
 		return;
 	}
 	live_hold(l, r);
+	r->has_begun |= row->queued_us > 0 || row->n_tokens > 0;
 	if (liverow_has_gap(r, row)) {
 		l->stats.gaps++;
 		live_resubmit(l, r, now);
@@ -186,6 +190,7 @@ static bool liverows_fit(const struct msg_results *m)
 		return false;
 	if (!liverows_may_be(m->prompt_starts, n_rows) || !liverows_may_be(m->n_prompt_tokens, n_rows) || !liverows_may_be(m->n_pooled, n_rows))
 		return false;
+	if (!liverows_may_be(m->queued_us, n_rows) || !liverows_may_be(m->prefill_us, n_rows)) return false;
 	if (m->n_top.n != n_tokens || m->ranks.n != n_tokens || m->top_ids.n != m->top_logprobs.n) return false;
 	if (m->prompt_n_top.n != n_prompt || m->prompt_top_ids.n != m->prompt_top_logprobs.n) return false;
 	return liverows_sum(m->n_tokens) == n_tokens && liverows_sum(m->n_top) == m->top_ids.n &&
@@ -212,6 +217,8 @@ void liverows_on_results(struct lives *l, const struct msg_results *m, uint64_t 
 		row.prompt_start = liverows_at(m->prompt_starts, i);
 		row.n_prompt = liverows_at(m->n_prompt_tokens, i);
 		row.n_pooled = liverows_at(m->n_pooled, i);
+		row.queued_us = liverows_at(m->queued_us, i);
+		row.prefill_us = liverows_at(m->prefill_us, i);
 		liverows_on_row(l, m, &row, now);
 		for (uint32_t k = 0; k < row.n_tokens; k++) row.top_ix += col_u32(m->n_top, row.token_ix + k);
 		for (uint32_t k = 0; k < row.n_prompt; k++) row.prompt_top_ix += col_u32(m->prompt_n_top, row.prompt_ix + k);

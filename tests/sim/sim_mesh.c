@@ -253,7 +253,7 @@ static void executor_start(struct sim *s)
 {
 	struct sim_executor *x = &s->executor;
 	struct core_config cfg = s->setup.core;
-	struct core_out out = {s, executor_send, executor_step};
+	struct core_out out = {.ctx = s, .send = executor_send, .step = executor_step};
 	bool loaded = true;
 
 	cfg.epoch = x->epoch;

@@ -220,6 +220,9 @@ struct core_config corebox_config(void)
 				    .requests_max = 100,
 				    .steps_in_flight_max = 2,
 				    .prefix_cache = true,
+				    .has_priorities = true,
+				    .fair = true,
+				    .tenants_max = 16,
 				    .sync_interval_ns = NS_PER_S};
 }
 

@@ -23,10 +23,43 @@ static struct msg_submit submit(uint64_t id, uint32_t priority)
 				   .priority = priority};
 }
 
-static struct seq *add(struct seqs *t, struct seqheap *h, uint64_t id, uint32_t priority)
+/* One tenant on one lane. */
+struct place {
+	struct fair fair;
+	struct flows flows;
+};
+
+static void place_init(struct place *p)
+{
+	fair_init(&p->fair, false, 1);
+	flows_init(&p->flows);
+}
+
+static void place_release(struct place *p)
+{
+	flows_release(&p->flows);
+	fair_release(&p->fair);
+}
+
+static struct flow *place_flow(struct place *p)
+{
+	return flow_enter(&p->flows, fair_enter(&p->fair, 0));
+}
+
+static void place_free(struct place *p, struct seqs *t, struct seq *s)
+{
+	struct fair_share *tenant = s->flow->tenant;
+
+	seq_free(t, s);
+	fair_leave(&p->fair, tenant);
+	flows_check(&p->flows);
+	fair_check(&p->fair);
+}
+
+static struct seq *add(struct seqs *t, struct place *p, uint64_t id, uint32_t priority)
 {
 	struct msg_submit m = submit(id, priority);
-	struct seq *s = seq_new(t, &m, NULL, h, id);
+	struct seq *s = seq_new(t, &m, NULL, place_flow(p), id);
 
 	seqs_check(t);
 	return s;
@@ -53,11 +86,12 @@ static void a_new_request_has_what_the_submit_said(void **state)
 {
 	static const uint32_t stops[] = {1, 2};
 	struct msg_submit m = submit(9, 4);
-	struct seqheap h = {0};
+	struct place p;
 	struct seqs t;
 	struct seq *s;
 
 	seqs_init(&t);
+	place_init(&p);
 	m.n_output_min = 2;
 	m.stop_ids = view_of(stops, 2);
 	m.temperature = 0.5f;
@@ -68,10 +102,10 @@ static void a_new_request_has_what_the_submit_said(void **state)
 	m.choice = 2;
 	m.n_logprobs = 5;
 	m.cache_salt = view_text("x");
-	s = seq_new(&t, &m, (struct lane *)&m, &h, 77);
+	s = seq_new(&t, &m, (struct lane *)&m, place_flow(&p), 77);
 	seqs_check(&t);
 	assert_ptr_equal(s->lane, &m);
-	assert_ptr_equal(s->heap, &h);
+	assert_ptr_equal(s->flow->flows, &p.flows);
 	assert_int_equal(s->client_id, 9);
 	assert_int_equal(s->attempt, 3);
 	assert_int_equal(s->priority, 4);
@@ -100,29 +134,28 @@ static void a_new_request_has_what_the_submit_said(void **state)
 	assert_ptr_equal(seqs_find(&t, 9), s);
 	assert_null(seqs_find(&t, 8));
 	assert_int_equal(seqs_len(&t), 1);
-	assert_ptr_equal(seqheap_first(&h), s);
-	assert_null(add(&t, &h, 10, 4)->logprobs);
+	assert_ptr_equal(flows_first(&p.flows), s);
+	assert_null(add(&t, &p, 10, 4)->logprobs);
 	assert_int_equal(seqs_len(&t), 2);
 	seqs_release(&t);
-	seqheap_release(&h);
-	assert_null(h.v);
-	assert_int_equal(h.n, 0);
+	place_release(&p);
 }
 
 static void the_heap_gives_the_first_of_any_crowd(void **state)
 {
 	enum { N = 300 };
 	struct seq *all[N];
-	struct seqheap h = {0};
+	struct place p;
 	uint32_t i, k, n = 0, round;
 	struct seqs t;
 
 	srand(5);
 	seqs_init(&t);
-	assert_null(seqheap_first(&h));
+	place_init(&p);
+	assert_null(flows_first(&p.flows));
 	for (round = 0; round < 4; round++) {
 		while (n < N) {
-			all[n] = add(&t, &h, round * 1000 + n + 1, (uint32_t)rand() % 20);
+			all[n] = add(&t, &p, round * 1000 + n + 1, (uint32_t)rand() % 20);
 			n++;
 		}
 		/* Out from anywhere: running, ended, or gone. */
@@ -131,20 +164,20 @@ static void the_heap_gives_the_first_of_any_crowd(void **state)
 
 			for (i = 1; i < n; i++)
 				if (seq_before(all[i], best)) best = all[i];
-			assert_ptr_equal(seqheap_first(&h), best);
-			assert_int_equal(h.n, n);
+			assert_ptr_equal(flows_first(&p.flows), best);
+			assert_int_equal(p.flows.n_waiting, n);
 			s = n % 3 ? best : all[(uint32_t)rand() % n];
 			for (k = 0; all[k] != s; k++) {
 			}
 			all[k] = all[--n];
 			if (n % 2) seq_move(&t, s, SEQ_RUNNING);
-			seq_free(&t, s);
+			place_free(&p, &t, s);
 			seqs_check(&t);
 			assert_int_equal(seqs_len(&t), n);
 		}
 	}
 	seqs_release(&t);
-	seqheap_release(&h);
+	place_release(&p);
 }
 
 static void only_these_moves_are_allowed(void **state)
@@ -179,13 +212,14 @@ static void expect_list(const struct seqs *t, enum seq_state state, const char *
 
 static void running_and_suspect_lists_are_in_order(void **state)
 {
-	struct seqheap h = {0};
+	struct place p;
 	struct seq *s[7];
 	struct seqs t;
 	uint32_t i;
 
 	seqs_init(&t);
-	for (i = 1; i <= 6; i++) s[i] = add(&t, &h, i, i == 5 ? 0 : 1);
+	place_init(&p);
+	for (i = 1; i <= 6; i++) s[i] = add(&t, &p, i, i == 5 ? 0 : 1);
 	expect_list(&t, SEQ_WAITING, "123456");
 	seq_move(&t, s[3], SEQ_RUNNING);
 	seq_move(&t, s[1], SEQ_RUNNING);
@@ -194,7 +228,7 @@ static void running_and_suspect_lists_are_in_order(void **state)
 	seq_move(&t, s[4], SEQ_RUNNING);
 	expect_list(&t, SEQ_RUNNING, "51346");
 	expect_list(&t, SEQ_WAITING, "2");
-	assert_int_equal(h.n, 1);
+	assert_int_equal(p.flows.n_waiting, 1);
 	seq_move(&t, s[6], SEQ_SUSPECT);
 	seq_move(&t, s[5], SEQ_SUSPECT);
 	seq_move(&t, s[3], SEQ_SUSPECT);
@@ -203,19 +237,19 @@ static void running_and_suspect_lists_are_in_order(void **state)
 	/* Those that wait or are done are in no order. */
 	seq_move(&t, s[1], SEQ_WAITING);
 	expect_list(&t, SEQ_WAITING, "21");
-	assert_ptr_equal(seqheap_first(&h), s[1]);
+	assert_ptr_equal(flows_first(&p.flows), s[1]);
 	s[4]->finish = s[6]->finish = s[2]->finish = FINISH_STOP;
 	seq_move(&t, s[6], SEQ_DONE);
 	seq_move(&t, s[4], SEQ_DONE);
 	seq_move(&t, s[2], SEQ_DONE);
 	expect_list(&t, SEQ_DONE, "642");
-	seq_free(&t, s[4]);
+	place_free(&p, &t, s[4]);
 	expect_list(&t, SEQ_DONE, "62");
 	assert_null(seqs_find(&t, 4));
 	seqs_release(&t);
 	assert_int_equal(seqs_len(&t), 0);
 	assert_int_equal(t.in_state[SEQ_DONE].len, 0);
-	seqheap_release(&h);
+	place_release(&p);
 }
 
 static void a_request_ends_as_its_last_token_says(void **state)
@@ -271,7 +305,7 @@ static void log_probabilities_are_kept_a_token(void **state)
 {
 	uint32_t ids[100], i, n_top, rank, at, k;
 	float lps[100];
-	struct seqheap h = {0};
+	struct place p;
 	struct msg_submit m = submit(1, 1);
 	struct seqs t;
 	struct seq *s;
@@ -281,8 +315,9 @@ static void log_probabilities_are_kept_a_token(void **state)
 		lps[i] = -(float)i;
 	}
 	seqs_init(&t);
+	place_init(&p);
 	m.n_logprobs = 3;
-	s = seq_new(&t, &m, NULL, &h, 1); /* one output token is known, without any */
+	s = seq_new(&t, &m, NULL, place_flow(&p), 1); /* one output token is known, without any */
 	for (i = 0; i < 40; i++) {
 		seq_append(s, i);
 		seq_append_top(s->logprobs, i + 1, i % 4, view_of(ids, 100), view_of(lps, 100), i);
@@ -305,7 +340,7 @@ static void log_probabilities_are_kept_a_token(void **state)
 		}
 	}
 	/* Without the wish nothing is kept. */
-	s = add(&t, &h, 2, 1);
+	s = add(&t, &p, 2, 1);
 	seq_append(s, 1);
 	seq_append_top(s->logprobs, 7, 2, view_of(ids, 100), view_of(lps, 100), 0);
 	rank = at = 9;
@@ -313,7 +348,7 @@ static void log_probabilities_are_kept_a_token(void **state)
 	assert_int_equal(rank, 0);
 	assert_int_equal(at, 0);
 	seqs_release(&t);
-	seqheap_release(&h);
+	place_release(&p);
 }
 
 /* Positions of the prompt: from where the frontend is; what it has and we have not is never sent. */
@@ -331,14 +366,15 @@ static void rows_of_the_prompt_begin_where_the_frontend_is(void **state)
 
 	for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct msg_submit m = submit(1, 1);
-		struct seqheap h = {0};
+		struct place p;
 		struct seqs t;
 		struct seq *s;
 
 		seqs_init(&t);
+		place_init(&p);
 		m.n_prompt_logprobs = 1;
 		m.n_prompt_known = rows[i].submitted;
-		s = seq_new(&t, &m, NULL, &h, 1);
+		s = seq_new(&t, &m, NULL, place_flow(&p), 1);
 		assert_int_equal(seq_n_prompt_known(s), max_u32(1, rows[i].submitted));
 		assert_false(seq_has_prompt_rows(s));
 		for (uint32_t k = 0; k < rows[i].n_rows; k++) seq_append_top(s->prompt_logprobs, 1, 0, none, none, 0);
@@ -348,24 +384,25 @@ static void rows_of_the_prompt_begin_where_the_frontend_is(void **state)
 		assert_int_equal(seq_n_prompt_known(s), rows[i].n_known);
 		assert_int_equal(s->n_prompt_sent, rows[i].n_sent);
 		seqs_release(&t);
-		seqheap_release(&h);
+		place_release(&p);
 	}
 }
 
 static void a_request_without_rows_has_none_missing(void **state)
 {
-	struct seqheap h = {0};
+	struct place p;
 	struct seqs t;
 	struct seq *s;
 
 	seqs_init(&t);
-	s = add(&t, &h, 1, 1);
+	place_init(&p);
+	s = add(&t, &p, 1, 1);
 	assert_int_equal(seq_n_prompt_known(s), 3);
 	assert_false(seq_has_prompt_rows(s) || seq_is_pooling(s));
 	seq_set_prompt_sent(s, 2);
 	assert_int_equal(s->n_prompt_sent, 0);
 	seqs_release(&t);
-	seqheap_release(&h);
+	place_release(&p);
 }
 
 static void a_pooling_request_ends_with_its_state(void **state)
@@ -383,11 +420,12 @@ static void a_pooling_request_ends_with_its_state(void **state)
 static void live_and_die(void)
 {
 	struct msg_submit m = submit(1, 1);
-	struct seqheap h = {0};
+	struct place p;
 	struct seqs t;
 	uint32_t i;
 
 	seqs_init(&t);
+	place_init(&p);
 	m.n_logprobs = 2;
 	m.n_prompt_logprobs = 2;
 	m.grammar = view_text("grammar");
@@ -395,16 +433,16 @@ static void live_and_die(void)
 		struct seq *s;
 
 		m.client_id = i;
-		s = seq_new(&t, &m, NULL, &h, i);
+		s = seq_new(&t, &m, NULL, place_flow(&p), i);
 		seq_append(s, 1);
 		seq_append_top(s->logprobs, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
 		seq_append_top(s->prompt_logprobs, 1, 1, view_of(tokens, 1), view_of(tokens, 1), 0);
 		s->pooled = mem_array(float, 3);
 		mem_reserve(s->tables[1].v, s->tables[1].cap, 1);
-		if (i % 2) seq_free(&t, s);
+		if (i % 2) place_free(&p, &t, s);
 	}
 	seqs_release(&t);
-	seqheap_release(&h);
+	place_release(&p);
 }
 
 static void nothing_leaks(void **state)
