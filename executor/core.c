@@ -437,6 +437,7 @@ void core_stats(const struct core *c, struct core_stats *out)
 	out->n_running = c->seqs.in_state[SEQ_RUNNING].len;
 	out->n_waiting = c->seqs.in_state[SEQ_WAITING].len;
 	out->n_suspects = c->seqs.in_state[SEQ_SUSPECT].len;
+	out->n_tenants = c->fair.n_active;
 	out->blocks_total = c->pool.n_blocks;
 	out->blocks_used = c->pool.n_used;
 	out->blocks_cached = c->pool.n_cached;

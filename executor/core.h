@@ -77,6 +77,7 @@ struct core_stats {
 	/* n_suspects: waiting for their trial; preemptions: also of paused lanes; submits: all of this epoch and known lanes;
 	 * cancels: requests ended by a cancel or with their frontend; expired: by their queue timeout; replays: requests that ran when the workers were lost. */
 	uint64_t n_running, n_waiting, n_suspects;
+	uint64_t n_tenants; /* that have requests here */
 	uint64_t blocks_total, blocks_used, blocks_cached, blocks_free;
 	uint64_t steps, preemptions, submits, submits_repeated, cancels, finished, refused, expired, dropped_stale, replays;
 	/* In tokens. The prompt and prefix counts are of the first run of each request. */

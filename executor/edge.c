@@ -303,6 +303,7 @@ static void edge_show(struct edge *e)
 	core_stats(e->core, &s);
 	page_gauge(p, GAUGE_running, (double)s.n_running);
 	page_gauge(p, GAUGE_waiting, (double)(s.n_waiting + s.n_suspects));
+	page_gauge(p, GAUGE_tenants, (double)s.n_tenants);
 	page_gauge(p, GAUGE_kv_usage, s.blocks_total ? (double)s.blocks_used / (double)s.blocks_total : 0);
 	page_gauge(p, GAUGE_blocks_total, (double)s.blocks_total);
 	page_gauge(p, GAUGE_blocks_used, (double)s.blocks_used);

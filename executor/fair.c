@@ -188,6 +188,7 @@ struct fair_share *fair_enter(struct fair *f, uint64_t tenant)
 	struct fair_account *a = f->on ? fair_find_account(f, (uint32_t)(tenant >> 32)) : &f->zero;
 	struct fair_share *s = a && f->on ? fair_find_tenant(f, a, (uint32_t)tenant) : &f->zero.nameless;
 
+	f->n_active += s->n_held == 0;
 	fair_share_hold(&s->account->share);
 	fair_share_hold(s);
 	return s;
@@ -198,6 +199,7 @@ void fair_leave(struct fair *f, struct fair_share *tenant)
 	struct fair_account *a = tenant->account;
 
 	fair_share_let_go(tenant);
+	f->n_active -= tenant->n_held == 0;
 	fair_share_let_go(&a->share);
 	fair_forget_tenants(f, a);
 	fair_forget_accounts(f);

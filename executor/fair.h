@@ -54,7 +54,8 @@ struct fair_account {
 struct fair {
 	struct fair_set accounts;
 	struct fair_account zero; /* account 0, and whoever found the table full */
-	uint32_t shares_max, n_tenants;
+	uint32_t shares_max, n_tenants; /* the latter: with a name */
+	uint32_t n_active;              /* tenants that hold requests */
 	bool on;
 };
 

@@ -84,6 +84,12 @@ static void names_are_told_apart_and_nobody_has_a_place_of_its_own(void **state)
 	assert_int_equal(a->n_held, 2);
 	assert_int_equal(a->account->share.n_held, 4);
 	assert_int_equal(f.n_tenants, 3);
+	assert_int_equal(f.n_active, 5);
+	start(&f, c, 0);
+	leave(&f, c);
+	start(&f, a, 0);
+	leave(&f, a);
+	assert_int_equal(f.n_active, 4);
 	fair_release(&f);
 }
 
