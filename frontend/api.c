@@ -167,6 +167,12 @@ bool api_knows_model(const struct api *a, const char *name, size_t len, struct a
 	return apierr_set(e, 404, "model", "The model `%s` does not exist.", shown);
 }
 
+bool api_takes_priority(const struct api *a, int64_t priority, struct apierr *e)
+{
+	if (priority == 0 || a->config->scheduling_policy == SCHEDULING_PRIORITY) return true;
+	return apierr_set(e, 400, "priority", "Got priority %lld but Priority scheduling is not enabled.", (long long)priority);
+}
+
 uint32_t api_model_len(const struct api *a)
 {
 	uint32_t len = lives_model_len_max(a->lives);

@@ -76,6 +76,8 @@ bool api_engine_failed(const struct api *a, struct apierr *e);
 bool api_is_ready(struct api *a, struct apierr *e);
 /* True when the model is one of ours (or not named). Any thread. */
 bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e);
+/* True when the request's priority is 0 or --scheduling-policy has an ear for it. Any thread. */
+bool api_takes_priority(const struct api *a, int64_t priority, struct apierr *e);
 /* What a request may have, prompt and output together; 0 while not known. */
 uint32_t api_model_len(const struct api *a);
 /* Answers 200 with a JSON document that is in a->scratch; empties it. */

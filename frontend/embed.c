@@ -148,7 +148,8 @@ static bool embed_read(struct embed *e, struct apierr *err)
 	if (!params_read(&e->params, endpoint, e->body, NULL, err) || !embed_format(e, err)) return false;
 	/* As vLLM: a chat that is only looked at is not asked for an answer. */
 	if (!json_object_get(e->body, "add_generation_prompt")) e->params.add_generation_prompt = false;
-	return api_knows_model(e->api, e->params.model, e->params.model_len, err) && embed_read_inputs(e, err);
+	return api_knows_model(e->api, e->params.model, e->params.model_len, err) && api_takes_priority(e->api, e->params.priority, err) &&
+	       embed_read_inputs(e, err);
 }
 
 static void embed_on_read(struct offload_job *j)

@@ -36,7 +36,8 @@ static bool prep_parse(struct prep *p, struct apierr *e)
 	if (rc != ST_OK) return apierr_set(e, 400, NULL, "%s", err.text);
 	p->asked = p->endpoint->translate ? p->endpoint->translate(p->body, e) : json_incref(p->body);
 	return p->asked && params_read(&p->params, p->endpoint->params, p->asked, p->api->defaults, e) &&
-	       api_knows_model(p->api, p->params.model, p->params.model_len, e) && prep_check_choices(p, e);
+	       api_knows_model(p->api, p->params.model, p->params.model_len, e) && api_takes_priority(p->api, p->params.priority, e) &&
+	       prep_check_choices(p, e);
 }
 
 /* ---- prompts ---- */

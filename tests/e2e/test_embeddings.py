@@ -88,7 +88,7 @@ def test_many_and_long(server):
     ({"input": [[]]}, "input"), ({"input": {}}, "input"), ({"input": 5}, "input"), ({"input": [1.5]}, "input"), ({"input": [-1]}, "input"), ({"input": [10 ** 6]}, "input"),
     ({"input": [2 ** 70]}, "input"), ({"input": ["a", None]}, "input"), ({"input": ["a"] * 2049}, "input"), ({"input": [["a"]]}, "input"), ({"input": [1, "a"]}, "input"),
     ({"input": "a", "encoding_format": "int8"}, "encoding_format"), ({"input": "a", "encoding_format": 5}, "encoding_format"),
-    ({"input": "a", "dimensions": 10}, "dimensions"), ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": "a", "dimensions": "64"}, "dimensions"),
+    ({"input": "a", "priority": 1}, "priority"), ({"input": "a", "dimensions": 10}, "dimensions"), ({"input": "a", "dimensions": 0}, "dimensions"), ({"input": "a", "dimensions": "64"}, "dimensions"),
     ({"input": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens"), ({"input": "a", "model": "nosuch"}, "model"), ({"input": "a", "model": 5}, "model"),
     ({"messages": []}, "messages"), ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/"}}]}]}, "messages[0].content[0]"),
 ], ids=str)
@@ -97,7 +97,7 @@ def test_what_is_refused(server, body, param):
     assert r.status == (404 if body.get("model") == "nosuch" else 400) and r.error()["param"] == param, r
 
 
-@pytest.mark.parametrize("more", [{"dimensions": 64}, {"dimensions": None, "encoding_format": None, "user": None}, {"user": "me"}, {"unknown": [1]}, {"priority": -1}, {"cache_salt": "s"}], ids=str)
+@pytest.mark.parametrize("more", [{"dimensions": 64}, {"dimensions": None, "encoding_format": None, "user": None}, {"user": "me"}, {"unknown": [1]}, {"priority": 0}, {"cache_salt": "s"}], ids=str)
 def test_what_asks_for_nothing_more(server, more):
     assert close(vectors(server, "the inn", **more)[0], vectors(server, "the inn")[0])
 

@@ -59,6 +59,8 @@ static const struct {
 	{TEXT, "{", 400, "The request's body is not valid JSON (line 1, column 1): string or '}' expected near end of file"},
 	{TEXT, "[]", 400, "The request's body must be a JSON object."},
 	{TEXT, "{}", 400, "`prompt` is required."},
+	{TEXT, "{\"prompt\":\"a\",\"priority\":-3}", 400, "Got priority -3 but Priority scheduling is not enabled."},
+	{CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"priority\":1}", 400, "Got priority 1 but Priority scheduling is not enabled."},
 	{TEXT, "{\"prompt\":\"\"}", 400, "`prompt` holds no tokens to start from."},
 	{TEXT, "{\"prompt\":[]}", 400, "`prompt` must be a text or a list of token ids, not empty, or a list of these."},
 	{TEXT, "{\"prompt\":[[]]}", 400, "`prompt` must be a text or a list of token ids, not empty, or a list of these."},
@@ -171,6 +173,7 @@ static void test_submit(void **state)
 	struct box b;
 
 	box_open(&b, true);
+	b.config.scheduling_policy = SCHEDULING_PRIORITY;
 	box_post(&b, TEXT, "{\"prompt\":[1,2,3],\"model\":\"second\"}");
 	assert_true(b.order.m.n_prompt == 3 && b.order.tokens[0] == 1 && b.order.tokens[2] == 3);
 	assert_true(b.order.m.n_output_max == 16 && b.order.m.n_output_min == 0); /* OpenAI's default */
