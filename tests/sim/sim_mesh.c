@@ -633,6 +633,29 @@ static void mesh_drain(struct sim *s)
 	mesh_tell_executor(s, (struct sim_notice){.kind = SIM_NOTICE_DRAIN});
 }
 
+static uint64_t mesh_first_at(const struct sim_queue *q)
+{
+	return q->n > 0 ? sim_queue_at(q, 0)->at : UINT64_MAX;
+}
+
+/* What is on its way arrives also when the process was not ready at the time it was sent, or has looked too early. */
+static void mesh_wake_for_inputs(struct sim *s, const struct sim_proc *p)
+{
+	const struct sim_pipe *pipe = p->kind == SIM_FRONTEND ? &s->frontends[p->ix].pipe : &s->executor.pipe;
+	uint64_t at = pipe->n > 0 ? pipe->items[0].at : UINT64_MAX;
+
+	for (size_t i = 0; i < s->ghosts.n; i++) {
+		const struct sim_packet *g = sim_queue_at(&s->ghosts, i);
+
+		if (g->to == p->num) at = min_u64(at, g->at);
+	}
+	if (p->kind == SIM_FRONTEND) at = min_u64(at, mesh_first_at(&s->frontends[p->ix].down.queue));
+	else at = min_u64(at, mesh_first_at(&s->workers.replies));
+	for (uint32_t f = 0; p->kind == SIM_EXECUTOR && f < s->setup.n_frontends; f++)
+		at = min_u64(at, mesh_first_at(&s->frontends[f].up.queue));
+	if (at != UINT64_MAX) sim_wake(s, p->num, max_u64(at, s->now + 1));
+}
+
 static void mesh_pass(struct sim *s, struct sim_proc *p)
 {
 	if (p->wake_at != s->now) return; /* another one is due */
@@ -645,6 +668,7 @@ static void mesh_pass(struct sim *s, struct sim_proc *p)
 		frontend_pass(s, p->ix);
 	else
 		executor_pass(s);
+	mesh_wake_for_inputs(s, p);
 }
 
 static void mesh_vanish(struct sim *s, struct sim_request *q)
