@@ -68,14 +68,13 @@ int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed)
 		n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return ST_AGAIN;
-	if (n < 0 && errno != ECONNRESET) return ST_IO;
-	if (n <= 0) return ST_CLOSED;
+	if (n < 0) return errno == ECONNRESET ? ST_CLOSED : ST_IO;
 	*passed = child_take_fd(&h);
 	*len = (size_t)n;
-	if (!(h.msg_flags & MSG_TRUNC)) return ST_OK;
-	if (*passed >= 0) close(*passed);
+	if (n > 0 && !(h.msg_flags & MSG_TRUNC)) return ST_OK;
+	if (*passed >= 0) close(*passed); /* empty datagrams can carry one, too */
 	*passed = -1;
-	return ST_LIMIT;
+	return n > 0 ? ST_LIMIT : ST_CLOSED;
 }
 
 int child_receive(int fd, void *buf, size_t cap, size_t *len, int timeout_ms)

@@ -23,7 +23,7 @@ struct conn {
 	llhttp_t parser;
 	bool in_request;   /* READING: some bytes of a request are here */
 	bool in_head;
-	bool has_answered; /* at least once: then waiting is keep-alive */
+	uint32_t n_answered; /* requests; once there is one, waiting is keep-alive */
 	bool eof;
 	bool linger;       /* unread bytes may be under way when the connection ends */
 	bool is_shut;
@@ -72,6 +72,11 @@ struct conn *conn_new(struct conn_host *host, void *edge, uint64_t now)
 	strbuf_init(&c->flight, CONN_OUT_MAX);
 	conn_reset_request(c);
 	return c;
+}
+
+void conn_resume(struct conn *c, uint32_t n_answered)
+{
+	c->n_answered = n_answered;
 }
 
 void conn_free(struct conn *c)
@@ -443,7 +448,7 @@ void conn_drain(struct conn *c)
 
 static void conn_tick_reading(struct conn *c, uint64_t now)
 {
-	uint64_t idle_ns = c->has_answered ? c->host->keep_alive_ns : min_u64(c->host->keep_alive_ns, c->host->request_ns);
+	uint64_t idle_ns = c->n_answered ? c->host->keep_alive_ns : min_u64(c->host->keep_alive_ns, c->host->request_ns);
 
 	if (c->in_request) {
 		if (now - c->since_ns > c->host->request_ns) conn_fail(c, 408, "The request did not arrive in time.");
@@ -511,7 +516,7 @@ void conn_answered(struct conn *c)
 	c->req.on_gone = c->req.on_room = NULL;
 	if (c->host->on_ended) c->host->on_ended(c->host->ctx, &c->req, false);
 	conn_reset_request(c);
-	c->has_answered = true;
+	c->n_answered++;
 	c->since_ns = c->now;
 	c->state = stay ? CONN_READING : CONN_FLUSHING;
 	if (!stay && c->pending.len > c->pending_pos) c->linger = true;
@@ -581,6 +586,11 @@ bool conn_is_dead(const struct conn *c)
 bool conn_is_idle(const struct conn *c)
 {
 	return c->state == CONN_READING && !c->in_request && !c->eof && c->pending.len == c->pending_pos && conn_unsent(c) == 0;
+}
+
+uint32_t conn_n_answered(const struct conn *c)
+{
+	return c->n_answered;
 }
 
 bool conn_wants_shutdown(struct conn *c, uint64_t now)

@@ -51,6 +51,8 @@ struct conn_host {
 
 struct conn *conn_new(struct conn_host *host, void *edge, uint64_t now);
 void conn_free(struct conn *c);
+/* A new one continues a connection on which another process has answered so many requests. */
+void conn_resume(struct conn *c, uint32_t n_answered);
 
 /* Events of the edge. */
 void conn_input(struct conn *c, const void *data, size_t len, uint64_t now);
@@ -73,6 +75,7 @@ bool conn_is_answering(const struct conn *c);
 bool conn_is_dead(const struct conn *c);
 /* Waits for a request of which no byte has come, and everything is sent. */
 bool conn_is_idle(const struct conn *c);
+uint32_t conn_n_answered(const struct conn *c); /* requests since it was accepted */
 /* True once: everything is sent, shut the sending side down. */
 bool conn_wants_shutdown(struct conn *c, uint64_t now);
 

@@ -5,7 +5,8 @@
  *
  * Fails to start (model file, socket): `failed` to the supervisor, with a text for the user. End of file on the control socket: the
  * supervisor is gone, exit at once. Drain: new requests get 503, idle connections end, running answers are finished, or at the end of
- * their time cut off with an error that says so. */
+ * their time cut off with an error that says so. Retire, when others go on: nothing is accepted, everything is served, idle connections
+ * go to siblings, and when none is left the process ends. */
 #include "frontend/front.h"
 
 #include "common/clock.h"
@@ -21,6 +22,7 @@
 #include "frontend/journal.h"
 #include "frontend/lane.h"
 #include "frontend/owner.h"
+#include "frontend/siblings.h"
 #include "frontend/tcp.h"
 #include "frontend/tokfile.h"
 #include "model/ckptident.h"
@@ -47,6 +49,7 @@ struct front {
 	struct api api;
 	struct conn_host host;
 	struct tcp *tcp;
+	struct siblings *siblings;
 	struct tls_context *tls; /* NULL: plain HTTP */
 	struct lane_link *lane;
 	struct lives *lives;
@@ -57,11 +60,11 @@ struct front {
 	uint64_t used_ns; /* processor time at the end of the last pass */
 	uint64_t arrived_ns;  /* of this pass's first message; 0: none came */
 	uint64_t n_delivered; /* tokens, up to the last pass */
-	bool draining, cut;
-	uint64_t drain_deadline_ns;
+	bool draining, cut, retiring;
+	uint64_t drain_deadline_ns; /* or of retiring */
 	int exit_code;
 	struct {
-		uint64_t accepted, refused, resubmits, dropped;
+		uint64_t accepted, refused, given, taken, resubmits, dropped;
 	} shown; /* as last added to the status page */
 };
 
@@ -115,6 +118,34 @@ static void front_drain(struct front *f, uint64_t timeout_ns)
 	tcp_drain(f->tcp);
 }
 
+static void front_retire(struct front *f, uint64_t timeout_ns)
+{
+	if (f->draining || f->retiring) return;
+	f->retiring = true;
+	f->drain_deadline_ns = clock_now_ns() + timeout_ns;
+	page_state(f->api.slot, PAGE_DRAINING);
+	siblings_retire(f->siblings);
+	if (!siblings_exist(f->siblings)) front_drain(f, timeout_ns); /* nobody to whom clients could go */
+}
+
+static void front_listener(struct front *f, const struct msg_listener *m, int fd)
+{
+	struct errbuf err = {{0}};
+	int rc = ST_OK;
+
+	if (m->on && fd >= 0 && !f->retiring) {
+		rc = acceptor_add(tcp_acceptor(f->tcp), m->id, fd, &err);
+		fd = -1; /* taken */
+	} else if (m->on) {
+		rc = err_set(&err, ST_INVALID, "%s", fd < 0 ? "no descriptor came with it" : "this frontend retires");
+	} else {
+		rc = acceptor_remove(tcp_acceptor(f->tcp), m->id);
+		if (rc != ST_OK) err_set(&err, rc, "it is not there");
+	}
+	if (fd >= 0) close(fd);
+	if (rc != ST_OK) log_error("listening socket %u: %s", m->id, err.text);
+}
+
 static int front_load_tls(struct front *f, struct errbuf *err)
 {
 	const struct config *c = &f->boot->config;
@@ -150,10 +181,13 @@ static void on_control(uv_poll_t *p, int status, int events)
 	static uint8_t packet[BOOT_PACKET_MAX];
 	struct front *f = p->data;
 	struct msg m;
-	int rc;
+	int rc, fd;
 
-	while ((rc = boot_poll(&m, packet, sizeof(packet))) == ST_OK) {
+	while ((rc = boot_poll_fd(&m, packet, sizeof(packet), &fd)) == ST_OK) {
+		if (m.type == MSG_listener) front_listener(f, &m.listener, fd);
+		else if (fd >= 0) close(fd);
 		if (m.type == MSG_epoch) front_epoch(f, m.epoch.epoch);
+		else if (m.type == MSG_retire) front_retire(f, m.retire.timeout_ns);
 		else if (m.type == MSG_drain) front_drain(f, m.drain.timeout_ns);
 		else if (m.type == MSG_keys) front_keys(f, &m.keys);
 	}
@@ -165,17 +199,21 @@ static void on_control(uv_poll_t *p, int status, int events)
 static void front_publish(struct front *f)
 {
 	struct page_slot *slot = f->api.slot;
+	struct siblings_stats ss;
 	struct lives_stats ls;
 	struct tcp_stats ts;
 
+	siblings_stats(f->siblings, &ss);
 	lives_stats(f->lives, &ls);
 	tcp_stats(f->tcp, &ts);
 	page_gauge(slot, GAUGE_connections, (double)ts.n_open);
 	page_gauge(slot, GAUGE_live_requests, (double)ls.n_live);
 	page_count_to(slot, COUNTER_connections_accepted, ts.accepted, &f->shown.accepted);
 	page_count_to(slot, COUNTER_connections_refused, ts.refused, &f->shown.refused);
+	page_count_to(slot, COUNTER_handed_over, ss.given, &f->shown.given);
+	page_count_to(slot, COUNTER_adopted, ss.taken, &f->shown.taken);
 	page_count_to(slot, COUNTER_resubmits, ls.resubmits, &f->shown.resubmits);
-	page_count_to(slot, COUNTER_dropped, ls.dropped_stale + ls.dropped_repeats + lane_dropped(f->lane), &f->shown.dropped);
+	page_count_to(slot, COUNTER_dropped, ls.dropped_stale + ls.dropped_repeats + lane_dropped(f->lane) + ss.dropped, &f->shown.dropped);
 }
 
 static void on_wake(uv_timer_t *t)
@@ -207,8 +245,13 @@ static void front_check_drain(struct front *f, uint64_t now)
 {
 	struct tcp_stats ts;
 
-	if (!f->draining) return;
+	if (!f->draining && !f->retiring) return;
 	tcp_stats(f->tcp, &ts);
+	if (!f->draining) {
+		if (ts.n_open == 0) uv_stop(&f->loop);
+		else if (now >= f->drain_deadline_ns) front_drain(f, 0);
+		return;
+	}
 	if (ts.n_busy == 0 || (f->cut && now >= f->drain_deadline_ns)) uv_stop(&f->loop);
 	else if (!f->cut && now >= f->drain_deadline_ns) front_cut(f, now);
 }
@@ -279,6 +322,7 @@ static void on_heartbeat(uv_timer_t *t)
 	struct front *f = t->data;
 	uint64_t now = clock_now_ns();
 
+	siblings_tick(f->siblings, now);
 	if (now - f->ticked_ns < NS_PER_S) return;
 	f->ticked_ns = now;
 	gens_tick(&f->api, now);
@@ -462,6 +506,7 @@ static void front_lives(struct front *f)
 static int front_open(struct front *f, struct errbuf *err)
 {
 	struct lane_events events = {.ctx = f, .on_message = on_lane_message, .on_ready = on_lane_ready};
+	uint32_t connections_max = front_connections(&f->boot->config);
 	int rc;
 
 	front_lives(f);
@@ -476,9 +521,10 @@ static int front_open(struct front *f, struct errbuf *err)
 	rc = lane_open(&f->lane, f->boot, &f->loop, &events, err);
 	if (rc != ST_OK) return rc;
 	lives_on_epoch(f->lives, f->boot->epoch, clock_now_ns());
-	rc = tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, front_connections(&f->boot->config), FRONT_TICK_MS, err);
-	if (rc == ST_OK) tcp_use_tls(f->tcp, f->tls);
-	return rc;
+	rc = tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, connections_max, FRONT_TICK_MS, err);
+	if (rc != ST_OK) return rc;
+	tcp_use_tls(f->tcp, f->tls);
+	return siblings_open(&f->siblings, f->boot, &f->loop, f->tcp, connections_max, CHILD_FD_INBOX, err);
 }
 
 static void front_handles(struct front *f)
@@ -493,6 +539,7 @@ static void front_handles(struct front *f)
 
 static void front_close(struct front *f)
 {
+	siblings_close(f->siblings);
 	tcp_close(f->tcp, NULL, NULL);
 	lane_close(f->lane);
 	uv_close((uv_handle_t *)&f->control, NULL);

@@ -4,29 +4,22 @@
  * that it is dead, its handle is closed, and the close callback frees it. One handle each, so nothing else outlives it.
  *
  * With TLS, what conn.c wants to send is sealed a piece at a time, and counts as sent when its ciphertext is: so limits and timeouts
- * see the client, not our own buffers. A handshake is bounded like the silence before a first request (conn.h).
- *
- * libuv's own accept loop closes connections without a word when descriptors run out; so the listening socket is polled, and
- * accept4() is called here. */
+ * see the client, not our own buffers. A handshake is bounded like the silence before a first request (conn.h). */
 #include "frontend/tcp.h"
 
 #include "common/clock.h"
 #include "common/list.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "frontend/acceptor.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TCP_PAUSE_MS 100
-#define TCP_ACCEPTS_MAX 64 /* a pass: existing connections are not starved by a flood */
 #define TCP_SEAL_MAX (64 * KIB) /* plain text that is sealed at once */
-#define TCP_BACKLOG 4096   /* the kernel cuts it to net.core.somaxconn */
 
 /* A read at most; libuv makes up to 32 of them in a pass of the loop, which others wait for. With TLS, what an incomplete record held
  * back comes with them. */
@@ -37,18 +30,17 @@ struct tcp {
 	uv_loop_t *loop;
 	struct conn_host *host;
 	struct tls_context *tls_context; /* of new connections; NULL: plain */
-	uv_poll_t listener;
+	struct acceptor *acceptor; /* NULL once it is closed */
 	uv_timer_t tick;
-	uv_timer_t pause; /* accepting again */
-	int listen_fd, spare_fd;
 	uint32_t connections_max;
 	uint64_t accepted, refused;
-	bool is_draining, is_closing;
-	int n_handles; /* listener, tick, pause */
+	bool is_draining, is_retiring, is_closing;
+	int n_open; /* acceptor, tick */
 	struct list conns, dirty;
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
-	bool is_unix;
+	tcp_give give; /* NULL: connections stay */
+	void *give_ctx;
 	char read_buf[TCP_READ_BYTES];  /* one for all: a read is used up before the next */
 	char plain_buf[TLS_RECORD_MAX];  /* likewise */
 };
@@ -65,6 +57,7 @@ struct tcp_conn {
 	struct conn *conn;
 	struct tls *tls;   /* NULL: plain */
 	size_t sealed;     /* plain text whose ciphertext is being sent */
+	struct balance_conn balance;
 	struct list_link in_conns, in_dirty;
 	bool is_reading, is_writing, is_closing;
 	size_t write_len;  /* of the write under way */
@@ -76,9 +69,7 @@ static void tcp_maybe_closed(struct tcp *t)
 	void (*on_closed)(void *ctx) = t->on_closed;
 	void *ctx = t->closed_ctx;
 
-	if (!t->is_closing || t->n_handles > 0 || t->conns.len > 0) return;
-	if (t->listen_fd >= 0) close(t->listen_fd);
-	if (t->spare_fd >= 0) close(t->spare_fd);
+	if (!t->is_closing || t->n_open > 0 || t->conns.len > 0) return;
 	free(t);
 	if (on_closed) on_closed(ctx);
 }
@@ -254,6 +245,8 @@ static void conn_shutdown(struct tcp_conn *tc, uint64_t now)
 	if (!tc->is_writing && uv_fileno(&tc->handle.any, &fd) == 0) shutdown(fd, SHUT_WR);
 }
 
+static bool give_away(struct tcp_conn *tc);
+
 static void conn_flush(struct tcp_conn *tc, uint64_t now)
 {
 	bool wants;
@@ -271,6 +264,7 @@ static void conn_flush(struct tcp_conn *tc, uint64_t now)
 	if (wants && !tc->is_reading) wants = uv_read_start(&tc->handle.stream, on_alloc, on_read) == 0;
 	else if (!wants && tc->is_reading) uv_read_stop(&tc->handle.stream);
 	tc->is_reading = wants;
+	if (tc->balance.target >= 0) give_away(tc);
 }
 
 void tcp_flush(struct tcp *t, uint64_t now)
@@ -311,8 +305,6 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- accepting ---- */
 
-static void on_acceptable(uv_poll_t *p, int status, int events);
-
 /* Answers without reading: there is no room for a connection's state. What has arrived is read, or closing would reset. (With TLS
  * there is no answer without a handshake: the connection just ends.) */
 static void refuse(struct tcp *t, int fd)
@@ -338,9 +330,10 @@ static void refuse(struct tcp *t, int fd)
 /* Gives the descriptor to a handle of its kind. */
 static int open_handle(struct tcp *t, struct tcp_conn *tc, int fd)
 {
-	int rc;
+	int rc, domain = 0;
+	socklen_t len = sizeof(domain);
 
-	if (t->is_unix) {
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX) {
 		uv_pipe_init(t->loop, &tc->handle.pipe, 0);
 		return uv_pipe_open(&tc->handle.pipe, fd);
 	}
@@ -352,7 +345,7 @@ static int open_handle(struct tcp *t, struct tcp_conn *tc, int fd)
 	return 0;
 }
 
-static void adopt(struct tcp *t, int fd)
+static struct tcp_conn *adopt(struct tcp *t, int fd)
 {
 	struct tcp_conn *tc = mem_new(struct tcp_conn);
 	int rc = open_handle(t, tc, fd);
@@ -362,61 +355,100 @@ static void adopt(struct tcp *t, int fd)
 	tc->write.data = tc;
 	tc->conn = conn_new(t->host, tc, clock_now_ns());
 	if (t->tls_context) tc->tls = tls_new(t->tls_context);
+	balance_conn_init(&tc->balance);
 	list_push_back(&t->conns, &tc->in_conns);
-	t->accepted++;
 	if (rc != 0) {
 		close(fd);
 		conn_lost(tc->conn);
 	}
 	on_dirty(tc);
+	return tc;
 }
 
-static void on_pause_over(uv_timer_t *timer)
+static void on_accepted(void *ctx, int fd)
 {
-	struct tcp *t = timer->data;
+	struct tcp *t = ctx;
 
-	if (t->spare_fd < 0) t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (!t->is_closing) uv_poll_start(&t->listener, UV_READABLE, on_acceptable);
-}
-
-static void pause_accepting(struct tcp *t)
-{
-	uv_poll_stop(&t->listener);
-	uv_timer_start(&t->pause, on_pause_over, TCP_PAUSE_MS, 0);
-}
-
-/* Out of descriptors: the spare one makes room to answer one client. */
-static void accept_with_spare(struct tcp *t)
-{
-	int fd;
-
-	if (t->spare_fd >= 0) {
-		close(t->spare_fd);
-		fd = accept4(t->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd >= 0) refuse(t, fd);
-		t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		if (fd >= 0 && t->spare_fd >= 0) return;
+	if (t->conns.len >= t->connections_max) {
+		refuse(t, fd);
+		return;
 	}
-	pause_accepting(t);
+	t->accepted++;
+	adopt(t, fd);
 }
 
-static void on_acceptable(uv_poll_t *p, int status, int events)
+static void on_no_room(void *ctx, int fd)
 {
-	struct tcp *t = p->data;
-	int i, fd;
+	refuse(ctx, fd);
+}
 
-	for (i = 0; i < TCP_ACCEPTS_MAX; i++) {
-		fd = accept4(t->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd >= 0) {
-			if (t->conns.len < t->connections_max) adopt(t, fd);
-			else refuse(t, fd);
-			continue;
-		}
-		if (errno == EAGAIN) return;
-		if (errno == EMFILE || errno == ENFILE) accept_with_spare(t);
-		else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) pause_accepting(t); /* out of memory, ... */
-		if (!uv_is_active((uv_handle_t *)&t->listener)) return;
+/* ---- moving to and from siblings ---- */
+
+void tcp_on_give(struct tcp *t, tcp_give give, void *ctx)
+{
+	t->give = give;
+	t->give_ctx = ctx;
+}
+
+/* Whether it is somebody else's now. Our copy of the descriptor is closed without a word to the client. (What TLS has agreed on with
+ * him is in this process, so its connections stay.) */
+static bool give_away(struct tcp_conn *tc)
+{
+	struct tcp *t = tc->tcp;
+	uv_os_fd_t fd;
+
+	if (!t->give || t->is_draining || tc->tls || tc->is_closing || !conn_is_idle(tc->conn) || uv_fileno(&tc->handle.any, &fd) != 0) return false;
+	if (!t->give(t->give_ctx, fd, &tc->balance, conn_n_answered(tc->conn))) return false;
+	conn_shut(tc);
+	return true;
+}
+
+void tcp_take(struct tcp *t, int fd, const struct balance_conn *balance, uint32_t n_answered)
+{
+	struct tcp_conn *tc;
+
+	if (t->conns.len >= t->connections_max || t->tls_context) {
+		t->refused++;
+		close(fd); /* an answer that nobody has asked for would be taken for that to his next request */
+		return;
 	}
+	tc = adopt(t, fd);
+	tc->balance = *balance;
+	if (t->is_retiring) tc->balance.target = TCP_TO_ANY;
+	conn_resume(tc->conn, n_answered);
+}
+
+void tcp_visit(struct tcp *t, void (*visit)(void *ctx, struct balance_conn *b, uint32_t n_answered), void *ctx)
+{
+	LIST_EACH(&t->conns, l, next) {
+		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
+
+		if (tc->is_closing || tc->tls) continue;
+		visit(ctx, &tc->balance, conn_n_answered(tc->conn));
+		if (tc->balance.target >= 0) on_dirty(tc);
+	}
+}
+
+void tcp_retire(struct tcp *t)
+{
+	t->is_retiring = true;
+	if (t->tls_context) t->host->draining = true; /* these end after their next answer */
+	acceptor_remove_all(t->acceptor);
+	LIST_EACH(&t->conns, l, next) {
+		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
+
+		tc->balance.target = TCP_TO_ANY;
+	}
+}
+
+bool tcp_give_idle(struct tcp *t)
+{
+	LIST_EACH(&t->conns, l, next) {
+		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);
+
+		if (!tc->tls && !tc->is_closing && conn_is_idle(tc->conn) && !give_away(tc)) return false;
+	}
+	return true;
 }
 
 /* ---- the whole ---- */
@@ -424,34 +456,33 @@ static void on_acceptable(uv_poll_t *p, int status, int events)
 int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host *host, uint32_t connections_max, uint32_t tick_ms,
 	     struct errbuf *err)
 {
-	struct sockaddr_storage addr;
-	socklen_t addr_len = sizeof(addr);
-	struct tcp *t;
+	struct tcp *t = mem_new(struct tcp);
+	struct acceptor_events events = {t, on_accepted, on_no_room};
+	int rc;
 
-	if (fcntl(listen_fd, F_SETFL, fcntl(listen_fd, F_GETFL) | O_NONBLOCK) != 0 || listen(listen_fd, TCP_BACKLOG) != 0)
-		return err_set(err, ST_IO, "cannot listen: %s", strerror(errno));
-	t = mem_new(struct tcp);
 	t->loop = loop;
 	t->host = host;
-	t->listen_fd = listen_fd;
-	t->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	t->connections_max = connections_max;
-	t->is_unix = getsockname(listen_fd, (struct sockaddr *)&addr, &addr_len) == 0 && addr.ss_family == AF_UNIX;
 	list_init(&t->conns);
 	list_init(&t->dirty);
 	host->on_dirty = on_dirty;
-	t->n_handles = 3;
+	t->n_open = 2;
+	t->acceptor = acceptor_open(loop, &events);
 	uv_timer_init(loop, &t->tick);
-	uv_timer_init(loop, &t->pause);
-	t->listener.data = t->tick.data = t->pause.data = t;
-	if (uv_poll_init(loop, &t->listener, listen_fd) != 0) {
-		/* Cannot happen with a socket that listens; the two timers never started, so they need no callback. */
-		log_fatal("the listening socket cannot be polled");
-	}
+	t->tick.data = t;
 	uv_timer_start(&t->tick, on_tick, tick_ms, tick_ms);
-	uv_poll_start(&t->listener, UV_READABLE, on_acceptable);
+	rc = acceptor_add(t->acceptor, ACCEPTOR_INHERITED, listen_fd, err);
+	if (rc != ST_OK) {
+		tcp_close(t, NULL, NULL);
+		return rc;
+	}
 	*out = t;
 	return ST_OK;
+}
+
+struct acceptor *tcp_acceptor(struct tcp *t)
+{
+	return t->acceptor;
 }
 
 void tcp_use_tls(struct tcp *t, struct tls_context *c)
@@ -471,12 +502,17 @@ void tcp_drain(struct tcp *t)
 	}
 }
 
-static void on_handle_closed(uv_handle_t *h)
+static void tcp_part_closed(void *ctx)
 {
-	struct tcp *t = h->data;
+	struct tcp *t = ctx;
 
-	t->n_handles--;
+	t->n_open--;
 	tcp_maybe_closed(t);
+}
+
+static void on_tick_closed(uv_handle_t *h)
+{
+	tcp_part_closed(h->data);
 }
 
 void tcp_close(struct tcp *t, void (*on_closed)(void *ctx), void *ctx)
@@ -491,9 +527,8 @@ void tcp_close(struct tcp *t, void (*on_closed)(void *ctx), void *ctx)
 		conn_lost(tc->conn);
 		conn_shut(tc);
 	}
-	uv_close((uv_handle_t *)&t->listener, on_handle_closed);
-	uv_close((uv_handle_t *)&t->tick, on_handle_closed);
-	uv_close((uv_handle_t *)&t->pause, on_handle_closed);
+	acceptor_close(t->acceptor, tcp_part_closed, t);
+	uv_close((uv_handle_t *)&t->tick, on_tick_closed);
 }
 
 void tcp_stats(const struct tcp *t, struct tcp_stats *out)

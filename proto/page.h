@@ -55,6 +55,7 @@ struct page_slot {
 	_Atomic uint64_t counters[COUNTER_COUNT];
 	_Atomic uint64_t gauges[GAUGE_COUNT]; /* doubles' bits */
 	struct page_hist hists[HISTOGRAM_COUNT];
+	_Atomic uint64_t load[4]; /* of a frontend, for its siblings: the doubles of struct balance_load */
 } __attribute__((aligned(128)));
 
 struct page {

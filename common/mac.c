@@ -1,0 +1,17 @@
+/* mac.c - see mac.h. */
+#include "common/mac.h"
+
+#include <sodium.h>
+
+void mac_make(uint8_t out[MAC_BYTES], const uint8_t key[MAC_KEY_BYTES], const void *data, size_t len)
+{
+	crypto_generichash(out, MAC_BYTES, data, len, key, MAC_KEY_BYTES);
+}
+
+bool mac_is(const uint8_t mac[MAC_BYTES], const uint8_t key[MAC_KEY_BYTES], const void *data, size_t len)
+{
+	uint8_t own[MAC_BYTES];
+
+	mac_make(own, key, data, len);
+	return sodium_memcmp(own, mac, MAC_BYTES) == 0;
+}
