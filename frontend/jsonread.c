@@ -3,6 +3,7 @@
 
 #include "common/jsonbound.h"
 #include "common/jsonbig.h"
+#include "frontend/jsonquick.h"
 
 #include <string.h>
 
@@ -19,7 +20,7 @@ static int check_bounds(const char *s, size_t len, struct errbuf *err)
 int jsonread(json_t **out, const char *data, size_t len, struct errbuf *err)
 {
 	json_error_t e;
-	json_t *j;
+	json_t *j = NULL;
 	int rc;
 
 	*out = NULL;
@@ -28,9 +29,12 @@ int jsonread(json_t **out, const char *data, size_t len, struct errbuf *err)
 		len -= 3;
 	}
 	if (len == 0) return err_set(err, ST_INVALID, "The request's body is empty; a JSON object is needed.");
-	rc = check_bounds(data, len, err);
+	/* What is this short cannot hold too many values, and jsonquick() looks at the depth. */
+	if (len <= JSONREAD_VALUES_MAX) j = jsonquick(data, len, JSONREAD_DEPTH_MAX);
+	rc = j ? ST_OK : check_bounds(data, len, err);
 	if (rc != ST_OK) return rc;
-	j = jsonbig_load(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+	if (!j) j = jsonquick(data, len, JSONREAD_DEPTH_MAX);
+	if (!j) j = jsonbig_load(data, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
 	if (!j) return err_set(err, ST_INVALID, "The request's body is not valid JSON (line %d, column %d): %s", e.line, e.column, e.text);
 	if (!json_is_object(j)) {
 		json_decref(j);

@@ -493,16 +493,18 @@ static bool params_check_chat(struct params *p, const json_t *body, struct apier
 
 bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, const struct gendefaults *d, struct apierr *e)
 {
+	struct jsonkeys keys;
 	const json_t *j;
 	size_t i;
 
 	params_defaults(p, endpoint, d ? d : &GENDEFAULTS_NEUTRAL);
 	p->body = body;
+	jsonkeys_init(&keys, body);
 	for (i = 0; i < ARRAY_LEN(params_table); i++) {
 		const struct param *row = &params_table[i];
 
 		if (!(row->where & (int)endpoint)) continue;
-		j = json_object_get(body, row->name);
+		j = jsonkeys_get(&keys, row->name);
 		if (!j || json_is_null(j)) continue;
 		if (!param_read(p, row, j, e)) return false;
 	}
@@ -511,5 +513,5 @@ bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *
 				  (long long)p->output_min, (long long)p->output_max);
 	p->messages = json_object_get(body, "messages");
 	p->prompt = json_object_get(body, "prompt");
-	return params_check_choices(p, e) && params_format_read(p, body, e) && (endpoint != PARAMS_CHAT || params_check_chat(p, body, e));
+	return params_check_choices(p, e) && params_format_read(p, &keys, e) && (endpoint != PARAMS_CHAT || params_check_chat(p, body, e));
 }

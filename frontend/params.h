@@ -8,6 +8,7 @@
 #include "common/base.h"
 #include "frontend/apierr.h"
 #include "frontend/gendefaults.h"
+#include "frontend/jsonkeys.h"
 #include "frontend/toolspec.h"
 #include "proto/limits.h"
 
@@ -92,7 +93,7 @@ struct params {
 bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *body, const struct gendefaults *d, struct apierr *e) MUST_CHECK;
 
 /* Reads what constrains the output (params_format.c); part of params_read(). */
-bool params_format_read(struct params *p, const json_t *body, struct apierr *e) MUST_CHECK;
+bool params_format_read(struct params *p, const struct jsonkeys *body, struct apierr *e) MUST_CHECK;
 
 /* A row of the table, for the documentation. */
 struct params_row {

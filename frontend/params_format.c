@@ -112,7 +112,15 @@ static bool read_structured(struct params *p, const json_t *j, struct apierr *e)
 
 /* ---- all of them ---- */
 
-bool params_format_read(struct params *p, const json_t *body, struct apierr *e)
+/* As given(), of the body. */
+static const json_t *body_given(const struct jsonkeys *body, const char *name)
+{
+	const json_t *j = jsonkeys_get(body, name);
+
+	return j && !json_is_null(j) ? j : NULL;
+}
+
+bool params_format_read(struct params *p, const struct jsonkeys *body, struct apierr *e)
 {
 	static const struct {
 		const char *name;
@@ -122,14 +130,14 @@ bool params_format_read(struct params *p, const json_t *body, struct apierr *e)
 		{"guided_grammar", PARAMS_FORMAT_EBNF}, {"json_schema", PARAMS_FORMAT_SCHEMA}, {"grammar", PARAMS_FORMAT_EBNF},
 		{"regex", PARAMS_FORMAT_REGEX},        {"ebnf", PARAMS_FORMAT_EBNF},
 	};
-	const json_t *j = given(body, "response_format");
+	const json_t *j = body_given(body, "response_format");
 	size_t i;
 
 	if (j && !read_response_format(p, j, e)) return false;
-	j = given(body, "structured_outputs");
+	j = body_given(body, "structured_outputs");
 	if (j && !read_structured(p, j, e)) return false;
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
-		j = given(body, rows[i].name);
+		j = body_given(body, rows[i].name);
 		if (!j || (json_is_string(j) && json_string_length(j) == 0)) continue; /* llama.cpp's default */
 		if (rows[i].format == PARAMS_FORMAT_SCHEMA && !format_schema(p, j, rows[i].name, e)) return false;
 		if (rows[i].format == PARAMS_FORMAT_CHOICE && !format_choice(p, j, rows[i].name, e)) return false;
