@@ -98,6 +98,7 @@ void api_init(struct api *a, uint64_t now)
 	list_init(&a->embeds_due);
 	offload_init(&a->offload, a->loop);
 	strbuf_init(&a->scratch, API_SCRATCH_MAX);
+	if (a->tokenizer) a->work = tokenizer_work_new(a->tokenizer);
 }
 
 void api_release(struct api *a)
@@ -110,6 +111,7 @@ void api_release(struct api *a)
 	free(a->names);
 	free(a->metric_labels);
 	strbuf_release(&a->scratch);
+	tokenizer_work_free(a->work);
 }
 
 uint64_t api_random(struct api *a)

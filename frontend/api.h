@@ -53,6 +53,7 @@ struct api {
 	struct list embeds;            /* requests for embeddings that the executor works on */
 	struct list embeds_due;        /* those that go on in this pass */
 	struct offload offload;
+	struct tokenizer_work *work;   /* the loop's thread's */
 	struct strbuf scratch;         /* for documents and chunks; empty between uses */
 };
 

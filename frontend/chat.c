@@ -423,7 +423,7 @@ int chat_render(const struct chat *c, const struct chat_request *rq, struct jinj
 	return rc;
 }
 
-void chat_encode(const struct tokenizer *t, const struct jinja_out *o, struct token_vec *ids)
+void chat_encode(const struct tokenizer *t, struct tokenizer_work *w, const struct jinja_out *o, struct token_vec *ids)
 {
 	struct token_part *parts = mem_array(struct token_part, o->n_spans);
 	const char *text = o->text.data;
@@ -431,6 +431,6 @@ void chat_encode(const struct tokenizer *t, const struct jinja_out *o, struct to
 
 	for (i = 0; i < o->n_spans; text += o->spans[i++].len)
 		parts[i] = (struct token_part){.text = text, .len = o->spans[i].len, .allow_special = !o->spans[i].is_input};
-	tokenizer_encode_parts(t, parts, o->n_spans, ids);
+	tokenizer_encode_parts_in(t, w, parts, o->n_spans, ids);
 	free(parts);
 }

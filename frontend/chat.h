@@ -16,6 +16,7 @@ struct chat;
 struct gguf;
 struct token_vec;
 struct tokenizer;
+struct tokenizer_work;
 
 /* Everything is borrowed. tools, documents and kwargs may be NULL. kwargs: more variables for the template
  * (chat_template_kwargs of a request); they win over the named ones but never over the special tokens. */
@@ -57,6 +58,6 @@ enum outparse_reasoning chat_reasoning(const struct chat *c);
 int chat_render(const struct chat *c, const struct chat_request *rq, struct jinja_out *out, bool *raised, struct errbuf *err) MUST_CHECK;
 
 /* Appends the rendered prompt's ids. No BOS is added: the template writes it. */
-void chat_encode(const struct tokenizer *t, const struct jinja_out *o, struct token_vec *ids);
+void chat_encode(const struct tokenizer *t, struct tokenizer_work *w, const struct jinja_out *o, struct token_vec *ids);
 
 #endif

@@ -101,6 +101,7 @@ static bool prep_prompts(struct prep *p, struct apierr *e)
 		.add_special = p->params.add_special_tokens,
 		.keep_text = p->params.echo || prep_shown_max(p) > 0,
 		.stages = &p->stages,
+		.work = p->work,
 	};
 	bool is_chat = p->params.endpoint == PARAMS_CHAT;
 	size_t i, n = is_chat ? 1 : prompt_count(p->params.prompt, "prompt", e);
@@ -365,6 +366,7 @@ void prep_start(struct api *a, struct http_request *r, const struct endpoint *en
 	if (!p->is_large) {
 		prep_first(p);
 		if (p->error.status || (!prep_has_grammar(p) && !p->params.chat_template)) {
+			p->work = a->work;
 			prep_run(p);
 			prep_finish(p, r);
 			return;

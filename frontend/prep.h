@@ -29,6 +29,7 @@ struct prep {
 	uint32_t len_max; /* the model's length, prompt and output */
 	uint64_t random;
 	struct strbuf bytes; /* the request's body; released when it is parsed */
+	struct tokenizer_work *work; /* of the loop's thread, there; else NULL */
 	/* Out. */
 	json_t *body;        /* as the client sent it */
 	json_t *asked;       /* what params reads and borrows from: endpoint->translate(body), or body */

@@ -108,14 +108,27 @@ struct pretok {
 		struct onigre *re;
 		enum pretok_behavior behavior;
 		bool invert;
+		bool letters; /* see letters_exprs */
 	} stages[PRETOK_STAGES_MAX];
 	size_t n_stages;
 };
+
+/* Expressions that find, where ASCII letters begin or a space before some, those letters and that space, unless a character beyond
+ * ASCII follows, which may be a letter. Most words of most texts are found so without the expression. */
+static const char *const letters_exprs[] = {GPT2, CL100K("\\p{N}{1,3}"), CL100K("\\p{N}"), CL100K_MARKS, DEEPSEEK_WORDS};
+
+static bool finds_letters(const char *expr)
+{
+	for (size_t i = 0; i < ARRAY_LEN(letters_exprs); i++)
+		if (strcmp(expr, letters_exprs[i]) == 0) return true;
+	return false;
+}
 
 static void pretok_add(struct pretok *p, const char *expr)
 {
 	struct errbuf err;
 
+	p->stages[p->n_stages].letters = finds_letters(expr);
 	CHECK(onigre_new(&p->stages[p->n_stages++].re, expr, strlen(expr), &err) == ST_OK); /* the expressions are ours */
 }
 
@@ -185,6 +198,11 @@ void pretok_free(struct pretok *p)
 	free(p);
 }
 
+const char *pretok_expr(const struct pretok *p, size_t i)
+{
+	return p->row && i < p->n_stages ? p->row->stages[i] : NULL;
+}
+
 const char *pretok_gpt2(void)
 {
 	return GPT2;
@@ -222,11 +240,31 @@ static bool split_next(struct split *s, size_t stage, const char *text, size_t l
 	return len == 0 || split_stage(s, stage + 1, text, len);
 }
 
+static bool is_ascii_letter(char c)
+{
+	return (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+}
+
+/* Length of the letters at text, with a space in front; 0 when that is not what is there, or may not be all. */
+static size_t letters_len(const char *text, size_t len)
+{
+	size_t from = len > 0 && text[0] == ' ', n = from;
+
+	while (n < len && is_ascii_letter(text[n])) n++;
+	return n == from || (n < len && (unsigned char)text[n] >= 0x80) ? 0 : n;
+}
+
 /* The first match at or after `at` that is not empty; false when there is none. */
 static bool split_find(struct split *s, size_t stage, const char *text, size_t len, size_t at, size_t *from, size_t *to)
 {
 	const struct onigre *re = s->p->stages[stage].re;
+	size_t n = s->p->stages[stage].letters && !s->gave_up ? letters_len(text + at, len - at) : 0;
 
+	if (n > 0) {
+		*from = at;
+		*to = at + n;
+		return true;
+	}
 	while (at < len && !s->gave_up) {
 		enum onigre_result found = onigre_find(re, s->match, text, len, at, from, to);
 
@@ -307,11 +345,6 @@ static bool split_stage(struct split *s, size_t stage, const char *text, size_t 
 							       : split_joined(s, stage, text, len);
 }
 
-static bool is_ascii_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 /* Length of the part to match next. */
 static size_t split_part(const char *text, size_t len)
 {
@@ -320,9 +353,9 @@ static size_t split_part(const char *text, size_t len)
 	return len;
 }
 
-void pretok_split(const struct pretok *p, const char *text, size_t len, pretok_fn *fn, void *ctx)
+void pretok_split(const struct pretok *p, struct onigre_match *match, const char *text, size_t len, pretok_fn *fn, void *ctx)
 {
-	struct split s = {.p = p, .match = onigre_match_new(), .fn = fn, .ctx = ctx};
+	struct split s = {.p = p, .match = match, .fn = fn, .ctx = ctx};
 
 	while (len > 0) {
 		size_t part = p->row ? split_part(text, len) : len;
@@ -331,5 +364,4 @@ void pretok_split(const struct pretok *p, const char *text, size_t len, pretok_f
 		text += part;
 		len -= part;
 	}
-	onigre_match_free(s.match);
 }

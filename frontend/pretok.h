@@ -8,6 +8,7 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 
+struct onigre_match;
 struct pretok;
 
 #define PRETOK_STAGES_MAX 8
@@ -33,6 +34,9 @@ int pretok_new(struct pretok **out, const char *pre, const char *file, struct er
 int pretok_from_stages(struct pretok **out, const struct pretok_stage *stages, size_t n, struct errbuf *err) MUST_CHECK;
 void pretok_free(struct pretok *p);
 
+/* The i-th expression of a row; NULL: it has none. */
+const char *pretok_expr(const struct pretok *p, size_t i);
+
 /* GPT-2's expression, a stage of its own in tokenizer.json. */
 const char *pretok_gpt2(void);
 
@@ -45,8 +49,8 @@ bool pretok_nfc(const struct pretok *p);         /* brings texts to Unicode's NF
 typedef bool pretok_fn(void *ctx, const char *word, size_t len);
 
 /* Calls fn for each word of text[0..len) in order; the words together are the text, less what PRETOK_REMOVED drops. The
- * text is well-formed UTF-8. */
-void pretok_split(const struct pretok *p, const char *text, size_t len, pretok_fn *fn, void *ctx);
+ * text is well-formed UTF-8. match: working memory. */
+void pretok_split(const struct pretok *p, struct onigre_match *match, const char *text, size_t len, pretok_fn *fn, void *ctx);
 
 /* The known names, "gpt-2, smollm, ..." */
 const char *pretok_names(char *buf, size_t cap);

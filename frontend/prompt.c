@@ -86,7 +86,7 @@ bool prompt_read_one(struct prompt *p, const struct prompt_opts *o, const json_t
 		if (!prompt_may_fit(p, o, len)) return prompt_cut(p, o, name, e);
 		since = stage_begin(prompt_tokenizing(o));
 		prompt_bos(p, o);
-		tokenizer_encode(o->api->tokenizer, text, len, true, &p->ids);
+		tokenizer_encode_parts_in(o->api->tokenizer, o->work, &(struct token_part){text, len, true}, 1, &p->ids);
 		stage_end(prompt_tokenizing(o), since);
 		return prompt_cut(p, o, name, e);
 	}
@@ -216,7 +216,7 @@ static bool chat_render_ids(struct prompt *p, const struct prompt_opts *o, const
 	if (rc == ST_OK && prompt_may_fit(p, o, out.text.len)) {
 		since = stage_begin(prompt_tokenizing(o));
 		prompt_bos(p, o);
-		chat_encode(o->api->tokenizer, &out, &p->ids);
+		chat_encode(o->api->tokenizer, o->work, &out, &p->ids);
 		stage_end(prompt_tokenizing(o), since);
 	}
 	if (rc == ST_OK) strbuf_append(&p->text, out.text.data, out.text.len);

@@ -24,6 +24,7 @@ struct prompt_opts {
 	bool add_special;        /* BOS where the model wants one */
 	bool keep_text;          /* of what is not a chat */
 	struct stages *stages;   /* how long it took; NULL: nobody asks */
+	struct tokenizer_work *work; /* of this thread; NULL: none is kept */
 };
 
 void prompt_init(struct prompt *p, const struct prompt_opts *o);

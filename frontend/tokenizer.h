@@ -60,6 +60,15 @@ void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *
 void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool allow_special,
 		      struct token_vec *out);
 
+/* Memory to encode in that is kept from text to text, with the words seen lately: for one tokenizer, which outlives it, and one thread. It
+ * grows to what the longest text needed. */
+struct tokenizer_work;
+struct tokenizer_work *tokenizer_work_new(const struct tokenizer *t);
+void tokenizer_work_free(struct tokenizer_work *w);
+/* w NULL: as tokenizer_encode_parts(). */
+void tokenizer_encode_parts_in(const struct tokenizer *t, struct tokenizer_work *w, const struct token_part *parts, size_t n_parts,
+			       struct token_vec *out);
+
 uint32_t tokenizer_vocab_size(const struct tokenizer *t);
 /* Ids below it may be in prompts and may be drawn: the model's, when tokenizer_fit() has told, else the vocabulary's. Those that the
  * vocabulary has not stand for nothing. */

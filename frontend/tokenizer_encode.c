@@ -3,10 +3,11 @@
  * The stretches of a call are repaired and joined; special and added tokens are cut out, the leftmost and longest first;
  * what lies between is normalised, cut into words, and each word becomes the tokens of its bytes or characters, which are
  * merged. A byte for which the vocabulary has no token is left out. The tokenizer itself never changes: all working memory
- * belongs to the call. */
+ * belongs to the call, or to the caller, whose next texts will have most of the same words. */
 #include "common/mem.h"
 #include "common/strbuf.h"
 #include "common/utf8.h"
+#include "frontend/onigre.h"
 #include "frontend/tokenizer_impl.h"
 #include "frontend/wordcache.h"
 
@@ -23,16 +24,22 @@ struct encode_text {
 	size_t n_allowed;
 };
 
-struct encode {
+struct tokenizer_work {
 	const struct tokenizer *t;
-	struct token_vec *out;
 	uint32_t *ids; /* of the word */
 	size_t ids_cap;
-	bool ends_unk; /* the last word's last id is the unknown token, which may go on */
-	size_t span;   /* the first of the allowed ones that does not end before the stretch */
 	struct wordcache cache;
 	struct bpe_scratch scratch;
 	struct strbuf normal, spaced, chars; /* the stretch, normalised; with a space in front; its spaces as such */
+	struct onigre_match *match;
+};
+
+struct encode {
+	const struct tokenizer *t;
+	struct token_vec *out;
+	bool ends_unk; /* the last word's last id is the unknown token, which may go on */
+	size_t span;   /* the first of the allowed ones that does not end before the stretch */
+	struct tokenizer_work *w;
 };
 
 static void text_allow(struct encode_text *x, size_t start, size_t end)
@@ -97,32 +104,32 @@ static size_t encode_symbols(struct encode *e, const char *word, size_t len)
 	const struct tokenizer *t = e->t;
 	size_t n = 0;
 
-	mem_reserve(e->ids, e->ids_cap, len);
-	if (t->spelling == TOKBYTES_LLAMA) return spm_ids(t->spm, &t->vocab, word, len, t->unk, t->unk_fused, e->ids);
+	mem_reserve(e->w->ids, e->w->ids_cap, len);
+	if (t->spelling == TOKBYTES_LLAMA) return spm_ids(t->spm, &t->vocab, word, len, t->unk, t->unk_fused, e->w->ids);
 	for (size_t i = 0; i < len; i++) {
 		uint32_t id = t->vocab.byte_ids[(unsigned char)word[i]];
 
-		if (id != TOKEN_NONE) e->ids[n++] = id;
+		if (id != TOKEN_NONE) e->w->ids[n++] = id;
 	}
 	return n;
 }
 
-/* The word's ids into e->ids; false: there are more than can be taken. */
+/* The word's ids into e->w->ids; false: there are more than can be taken. */
 static bool encode_ids(struct encode *e, const char *word, size_t len, size_t *n)
 {
 	const struct tokenizer *t = e->t;
 	uint32_t id = t->whole_words ? vocab_find_plain(&t->vocab, word, len) : TOKEN_NONE;
 
 	if (id != TOKEN_NONE) {
-		mem_reserve(e->ids, e->ids_cap, 1);
-		e->ids[0] = id;
+		mem_reserve(e->w->ids, e->w->ids_cap, 1);
+		e->w->ids[0] = id;
 		*n = 1;
 		return true;
 	}
 	*n = encode_symbols(e, word, len);
 	/* So long that it cannot fit: do not spend the time to know how much too long. */
 	if (*n / t->vocab.token_len_max > e->out->len_max - e->out->len) return false;
-	if (*n > 1) *n = bpe_merge(&t->bpe, e->ids, *n, &e->scratch);
+	if (*n > 1) *n = bpe_merge(&t->bpe, e->w->ids, *n, &e->w->scratch);
 	return true;
 }
 
@@ -130,7 +137,7 @@ static bool encode_word(void *ctx, const char *word, size_t len)
 {
 	struct encode *e = ctx;
 	const struct tokenizer *t = e->t;
-	struct wordcache_entry *entry = wordcache_find(&e->cache, word, len);
+	struct wordcache_entry *entry = wordcache_find(&e->w->cache, word, len);
 	size_t n, skip;
 
 	if (entry && entry->len > 0) {
@@ -143,10 +150,10 @@ static bool encode_word(void *ctx, const char *word, size_t len)
 		return false;
 	}
 	/* Unknown characters on both sides of a cut between words are one: such words are not kept. */
-	skip = n > 0 && e->ends_unk && e->ids[0] == t->unk;
-	token_vec_append(e->out, e->ids + skip, n - skip);
-	e->ends_unk = t->unk_fused && (n > 0 ? e->ids[n - 1] == t->unk : e->ends_unk);
-	if (entry && n > 0 && e->ids[0] != t->unk && !e->ends_unk) wordcache_put(entry, word, len, e->ids, n);
+	skip = n > 0 && e->ends_unk && e->w->ids[0] == t->unk;
+	token_vec_append(e->out, e->w->ids + skip, n - skip);
+	e->ends_unk = t->unk_fused && (n > 0 ? e->w->ids[n - 1] == t->unk : e->ends_unk);
+	if (entry && n > 0 && e->w->ids[0] != t->unk && !e->ends_unk) wordcache_put(entry, word, len, e->w->ids, n);
 	return !e->out->overflow;
 }
 
@@ -156,10 +163,10 @@ static bool encode_chars(void *ctx, const char *s, size_t len)
 	struct encode *e = ctx;
 
 	if (memmem(s, len, VOCAB_SPACE, 3)) {
-		strbuf_reset(&e->chars);
-		spm_spaces(s, len, &e->chars);
-		s = e->chars.data;
-		len = e->chars.len;
+		strbuf_reset(&e->w->chars);
+		spm_spaces(s, len, &e->w->chars);
+		s = e->w->chars.data;
+		len = e->w->chars.len;
 	}
 	if (e->t->whole_words) return encode_word(ctx, s, len);
 	while (len > 0) {
@@ -184,15 +191,15 @@ static void encode_plain(struct encode *e, const char *s, size_t len, bool first
 	if (t->prefix == VOCAB_PREFIX_UNLESS || (t->prefix == VOCAB_PREFIX_FIRST && first))
 		prefix = s[0] != ' ' && (!chars || len < 3 || memcmp(s, VOCAB_SPACE, 3) != 0);
 	if (prefix) {
-		strbuf_reset(&e->spaced);
-		strbuf_putc(&e->spaced, ' ');
-		strbuf_append(&e->spaced, s, len);
-		s = e->spaced.data;
-		len = e->spaced.len;
+		strbuf_reset(&e->w->spaced);
+		strbuf_putc(&e->w->spaced, ' ');
+		strbuf_append(&e->w->spaced, s, len);
+		s = e->w->spaced.data;
+		len = e->w->spaced.len;
 	}
 	e->ends_unk = false;
 	if (t->words)
-		pretok_split(t->words, s, len, fn, e);
+		pretok_split(t->words, e->w->match, s, len, fn, e);
 	else if (len > 0)
 		fn(e, s, len);
 }
@@ -206,7 +213,7 @@ static void encode_stretch(struct encode *e, const char *s, size_t len, bool fir
 	struct addtok_match m;
 	size_t done = 0;
 
-	if (t->norm && !textnorm_run(t->norm, &s, &len, &e->normal)) {
+	if (t->norm && !textnorm_run(t->norm, &s, &len, &e->w->normal)) {
 		e->out->overflow = true;
 		return;
 	}
@@ -245,25 +252,67 @@ static void encode_text(struct encode *e, const struct encode_text *x)
 	if (done < x->len && !e->out->overflow) encode_between(e, x, done, x->len);
 }
 
-void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *parts, size_t n_parts,
-			    struct token_vec *out)
+/* ---- working memory ---- */
+
+/* text_len: of all that it will be used for. */
+static void work_init(struct tokenizer_work *w, const struct tokenizer *t, size_t text_len)
+{
+	*w = (struct tokenizer_work){.t = t};
+	strbuf_init(&w->normal, 0);
+	strbuf_init(&w->spaced, SIZE_MAX / 4);
+	strbuf_init(&w->chars, SIZE_MAX / 4);
+	wordcache_init(&w->cache, text_len);
+	w->match = onigre_match_new();
+}
+
+static void work_release(struct tokenizer_work *w)
+{
+	wordcache_release(&w->cache);
+	strbuf_release(&w->normal);
+	strbuf_release(&w->spaced);
+	strbuf_release(&w->chars);
+	free(w->ids);
+	bpe_scratch_release(&w->scratch);
+	onigre_match_free(w->match);
+}
+
+struct tokenizer_work *tokenizer_work_new(const struct tokenizer *t)
+{
+	struct tokenizer_work *w = mem_new(struct tokenizer_work);
+
+	work_init(w, t, SIZE_MAX);
+	return w;
+}
+
+void tokenizer_work_free(struct tokenizer_work *w)
+{
+	if (!w) return;
+	work_release(w);
+	free(w);
+}
+
+/* ---- the whole ---- */
+
+void tokenizer_encode_parts_in(const struct tokenizer *t, struct tokenizer_work *w, const struct token_part *parts, size_t n_parts,
+			       struct token_vec *out)
 {
 	struct encode e = {.t = t, .out = out};
+	struct tokenizer_work own;
 	struct encode_text x;
 
+	CHECK(!w || w->t == t);
 	text_init(&x, parts, n_parts);
-	strbuf_init(&e.normal, x.len > SIZE_MAX / 64 ? x.len : x.len * ENCODE_GROWTH_MAX + 4096);
-	strbuf_init(&e.spaced, SIZE_MAX / 4);
-	strbuf_init(&e.chars, SIZE_MAX / 4);
-	wordcache_init(&e.cache, x.len);
+	if (!w) work_init(&own, t, x.len);
+	e.w = w ? w : &own;
+	e.w->normal.len_max = x.len > SIZE_MAX / 64 ? x.len : x.len * ENCODE_GROWTH_MAX + 4096;
 	encode_text(&e, &x);
-	wordcache_release(&e.cache);
+	if (!w) work_release(&own);
 	text_release(&x);
-	strbuf_release(&e.normal);
-	strbuf_release(&e.spaced);
-	strbuf_release(&e.chars);
-	free(e.ids);
-	bpe_scratch_release(&e.scratch);
+}
+
+void tokenizer_encode_parts(const struct tokenizer *t, const struct token_part *parts, size_t n_parts, struct token_vec *out)
+{
+	tokenizer_encode_parts_in(t, NULL, parts, n_parts, out);
 }
 
 void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, bool allow_special,
@@ -271,5 +320,5 @@ void tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, b
 {
 	struct token_part part = {.text = text, .len = len, .allow_special = allow_special};
 
-	tokenizer_encode_parts(t, &part, 1, out);
+	tokenizer_encode_parts_in(t, NULL, &part, 1, out);
 }

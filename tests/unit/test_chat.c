@@ -221,7 +221,7 @@ static void encode(const struct chat *c, const struct tokenizer *t, const char *
 	jinja_out_init(&out);
 	if (chat_render(c, &rq, &out, &raised, &err) != ST_OK) fail_msg("%s", err.text);
 	token_vec_init(ids, 10000);
-	chat_encode(t, &out, ids);
+	chat_encode(t, NULL, &out, ids);
 	jinja_out_release(&out);
 	json_decref(messages);
 }

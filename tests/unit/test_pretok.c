@@ -1,12 +1,17 @@
 /* test_pretok.c - how each family's expressions cut texts into words. */
 #include "common/mem.h"
+#include "common/splitmix.h"
+#include "frontend/onigre.h"
 #include "frontend/pretok.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+static struct onigre_match *match;
 
 struct words {
 	char joined[4096]; /* the words with | between */
@@ -67,7 +72,7 @@ static void words_are_cut_as_each_family_does(void **state)
 		struct pretok *p = make(cases[i].pre);
 		struct words w = {0};
 
-		pretok_split(p, cases[i].text, strlen(cases[i].text), add_word, &w);
+		pretok_split(p, match, cases[i].text, strlen(cases[i].text), add_word, &w);
 		if (strcmp(w.joined, cases[i].words) != 0)
 			fail_msg("%s: \"%s\" became \"%s\", expected \"%s\"", cases[i].pre, cases[i].text, w.joined,
 				 cases[i].words);
@@ -80,7 +85,7 @@ static void splitting_ends_when_asked(void **state)
 	struct pretok *p = make("smollm");
 	struct words w = {.stop_after = 2};
 
-	pretok_split(p, "one 2 three", 11, add_word, &w);
+	pretok_split(p, match, "one 2 three", 11, add_word, &w);
 	assert_string_equal(w.joined, "one| ");
 	pretok_free(p);
 }
@@ -116,10 +121,10 @@ static void parts_of_a_long_text_leave_no_trace(void **state)
 		struct pretok *p = make(name);
 		struct lengths l = {0};
 
-		pretok_split(p, text, n_short * len, note_length, &l);
+		pretok_split(p, match, text, n_short * len, note_length, &l);
 		l.period = l.n;
 		l.n = 0;
-		pretok_split(p, text, n_long * len, note_length, &l);
+		pretok_split(p, match, text, n_long * len, note_length, &l);
 		assert_int_equal(l.n, l.period * (n_long / n_short));
 		free(l.len);
 		pretok_free(p);
@@ -154,15 +159,76 @@ static void every_listed_name_can_be_made(void **state)
 	assert_true(n > 10);
 }
 
+/* A row's expressions in brackets are other expressions, which nothing is known of. */
+static struct pretok *twin_of(const struct pretok *p)
+{
+	struct pretok_stage stages[PRETOK_STAGES_MAX] = {{0}};
+	static char text[PRETOK_STAGES_MAX][1000];
+	struct pretok *twin;
+	struct errbuf err;
+	size_t n = 0;
+
+	for (; pretok_expr(p, n); n++) {
+		snprintf(text[n], sizeof(text[n]), "(?:%s)", pretok_expr(p, n));
+		stages[n].expr = text[n];
+	}
+	if (pretok_from_stages(&twin, stages, n, &err) != ST_OK) fail_msg("%s", err.text);
+	return twin;
+}
+
+static void compare_on_random_texts(struct pretok *p, struct pretok *twin, const char *name)
+{
+	static const char *const parts[] = {"a", "Z", "word", " ", "  ", "\n", "\r\n", "'s", "'LL", "'", "1", "23", ".", "-", "_", "[", "@", "\xc3\xa9", "\xcc\x81",
+					    "\xe4\xb8\xad", "\xc2\xa0", "\t", "DON'T", " the"};
+	uint64_t r = 7;
+
+	for (int round = 0; round < 3000; round++) {
+		struct words a = {0}, b = {0};
+		char text[200] = "";
+
+		for (size_t n = splitmix_next(&r) % 12; n > 0; n--) strcat(text, parts[splitmix_next(&r) % ARRAY_LEN(parts)]);
+		pretok_split(p, match, text, strlen(text), add_word, &a);
+		pretok_split(twin, match, text, strlen(text), add_word, &b);
+		if (strcmp(a.joined, b.joined) != 0) fail_msg("%s: \"%s\" became \"%s\", expected \"%s\"", name, text, a.joined, b.joined);
+	}
+}
+
+static void letters_found_without_the_expression_are_what_it_finds(void **state)
+{
+	char names[1000], *save = NULL;
+
+	pretok_names(names, sizeof(names));
+	for (char *name = strtok_r(names, ", ", &save); name; name = strtok_r(NULL, ", ", &save)) {
+		struct pretok *p = make(name), *twin = twin_of(p);
+
+		compare_on_random_texts(p, twin, name);
+		pretok_free(twin);
+		pretok_free(p);
+	}
+}
+
+static int setup(void **state)
+{
+	match = onigre_match_new();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	onigre_match_free(match);
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(words_are_cut_as_each_family_does),
 		cmocka_unit_test(splitting_ends_when_asked),
 		cmocka_unit_test(parts_of_a_long_text_leave_no_trace),
+		cmocka_unit_test(letters_found_without_the_expression_are_what_it_finds),
 		cmocka_unit_test(unknown_names_are_refused_by_name),
 		cmocka_unit_test(every_listed_name_can_be_made),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, setup, teardown);
 }

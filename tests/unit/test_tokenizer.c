@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "model/gguf.h"
 #include "common/mem.h"
+#include "common/splitmix.h"
 #include "common/strbuf.h"
 #include "common/utf8.h"
 #include "frontend/tokenizer.h"
@@ -40,6 +41,29 @@ static int free_smollm2(void **state)
 static void smollm2_gives_the_recorded_ids_and_texts(void **state)
 {
 	families_check(smollm2, "smollm2", 300, 100);
+}
+
+static void memory_that_is_kept_changes_no_ids(void **state)
+{
+	static const char *const words[] = {" the", "Hello", " world", " \xc3\xa9t\xc3\xa9", "\n\n", " 2024", "<|im_start|>", "'s", "antidisestablishmentarianism", "  ", "\xff", "=>"};
+	struct tokenizer_work *kept = tokenizer_work_new(smollm2);
+	uint64_t r = 3;
+
+	for (int round = 0; round < 2000; round++) {
+		struct token_vec a, b;
+		char text[600] = "";
+
+		token_vec_init(&a, 1000);
+		token_vec_init(&b, 1000);
+		for (size_t n = splitmix_next(&r) % 20; n > 0; n--) strcat(text, words[splitmix_next(&r) % ARRAY_LEN(words)]);
+		tokenizer_encode_parts_in(smollm2, kept, &(struct token_part){text, strlen(text), round % 2}, 1, &a);
+		tokenizer_encode(smollm2, text, strlen(text), round % 2, &b);
+		assert_int_equal(a.len, b.len);
+		if (a.len) assert_memory_equal(a.ids, b.ids, a.len * sizeof(*a.ids));
+		token_vec_release(&a);
+		token_vec_release(&b);
+	}
+	tokenizer_work_free(kept);
 }
 
 static void the_model_file_gives_the_recorded_ids(void **state)
@@ -713,6 +737,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(smollm2_gives_the_recorded_ids_and_texts),
+		cmocka_unit_test(memory_that_is_kept_changes_no_ids),
 		cmocka_unit_test(the_model_file_gives_the_recorded_ids),
 		cmocka_unit_test(specials_are_recognised_only_where_allowed),
 		cmocka_unit_test(ill_formed_parts_are_repaired_each_on_its_own),
