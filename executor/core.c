@@ -198,19 +198,10 @@ void core_on_workers_ready(struct core *c, const struct core_workers *w, uint64_
 	}
 }
 
-void core_on_workers_lost(struct core *c, uint64_t now)
+static void core_forget_kv(struct core *c)
 {
 	struct list *running = &c->seqs.in_state[SEQ_RUNNING];
-	const struct step_rec *rec = core_oldest_step(c);
-	uint32_t i, n_blamed = 0;
-	struct seq **blamed;
 
-	blamed = mem_array(struct seq *, rec ? rec->n_rows : 0);
-	for (i = 0; rec && i < rec->n_rows; i++) {
-		struct seq *s = core_row_seq(c, &rec->rows[i]);
-
-		if (s) blamed[n_blamed++] = s;
-	}
 	while (running->len > 0) {
 		struct seq *s = CONTAINER_OF(list_first(running), struct seq, link);
 
@@ -222,8 +213,28 @@ void core_on_workers_lost(struct core *c, uint64_t now)
 	c->n_recs = 0;
 	c->cols.removed.n = 0; /* whoever comes next has no slots taken */
 	hold_new_pool(c, c->pool.n_blocks);
+}
+
+void core_on_workers_lost(struct core *c, uint64_t now)
+{
+	const struct step_rec *rec = core_oldest_step(c);
+	uint32_t i, n_blamed = 0;
+	struct seq **blamed;
+
+	blamed = mem_array(struct seq *, rec ? rec->n_rows : 0);
+	for (i = 0; rec && i < rec->n_rows; i++) {
+		struct seq *s = core_row_seq(c, &rec->rows[i]);
+
+		if (s) blamed[n_blamed++] = s;
+	}
+	core_forget_kv(c);
 	suspect_on_loss(c, blamed, n_blamed);
 	free(blamed);
+}
+
+void core_on_workers_taken(struct core *c)
+{
+	core_forget_kv(c);
 }
 
 /* A request ends because of what the workers found. */

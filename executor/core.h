@@ -117,6 +117,8 @@ struct core_workers {
  * fit any more are ended (LENGTH) or refused. Without a loss reported before, it counts as one. */
 void core_on_workers_ready(struct core *c, const struct core_workers *w, uint64_t now);
 void core_on_workers_lost(struct core *c, uint64_t now);
+/* Likewise, but it was the operator who wanted it so: nobody is blamed. */
+void core_on_workers_taken(struct core *c);
 /* A result of an older step or epoch is dropped. One with a status, or with other rows than the step's, gives false and is only
  * counted (results_bad), and the step stays unanswered: the edge has to restart the workers. A token that is none (TOKEN_FAILED and
  * above), and a prompt or pooled state without usable numbers, end that request with a refusal. */

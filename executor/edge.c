@@ -174,6 +174,17 @@ static void on_request(void *ctx, const void *data, size_t len)
 
 static void edge_on_worker_state(struct edge *e, const struct msg_worker_state *m);
 
+/* Its lane is closed: ZeroMQ would look for its socket for ever. */
+static void edge_on_frontend_gone(struct edge *e, const struct msg_frontend_gone *m)
+{
+	struct lane *lane = &e->lanes[min_u32(m->frontend, LIMIT_FRONTENDS - 1)];
+
+	core_on_frontend_gone(e->core, m->frontend, m->incarnation, clock_now_ns());
+	if (!lane->sock || lane->frontend != m->frontend || lane->incarnation != m->incarnation) return;
+	zsock_close(lane->sock);
+	lane->sock = NULL;
+}
+
 static void on_edge_control(uv_poll_t *h, int status, int events)
 {
 	static uint8_t packet[BOOT_PACKET_MAX];
@@ -188,7 +199,7 @@ static void on_edge_control(uv_poll_t *h, int status, int events)
 		if (m.type == MSG_worker_state) {
 			edge_on_worker_state(e, &m.worker_state);
 		} else if (m.type == MSG_frontend_gone) {
-			core_on_frontend_gone(e->core, m.frontend_gone.frontend, m.frontend_gone.incarnation, clock_now_ns());
+			edge_on_frontend_gone(e, &m.frontend_gone);
 		} else if (m.type == MSG_drain) {
 			uv_stop(&e->loop); /* the supervisor stops the executor after the last frontend */
 			return;
@@ -237,7 +248,8 @@ static void edge_on_worker_state(struct edge *e, const struct msg_worker_state *
 {
 	edge_read_ring(e, 0); /* a step that it answered before its death is not to blame */
 	if (e->serving) {
-		core_on_workers_lost(e->core, clock_now_ns());
+		if (m->planned) core_on_workers_taken(e->core);
+		else core_on_workers_lost(e->core, clock_now_ns());
 		e->serving = false;
 		page_state(e->slot, PAGE_STARTING);
 	}

@@ -3,12 +3,13 @@
 
 #include <stdio.h>
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct errbuf err = {{0}};
 	struct boot boot;
 	int exit_code;
 
+	if (boot_was_asked(argc, argv)) return EXIT_OK;
 	if (boot_receive(&boot, "executor", &err) != ST_OK) {
 		fprintf(stderr, "sluice-executor: error: %s\n", err.text);
 		boot_send_failed(EXIT_FAILED, err.text);

@@ -4,12 +4,13 @@
 #include <malloc.h>
 #include <stdio.h>
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct errbuf err = {{0}};
 	struct boot boot;
 	int exit_code;
 
+	if (boot_was_asked(argc, argv)) return EXIT_OK;
 	/* A large request's memory goes back to the system when it is done; by default glibc would learn to keep it. */
 	mallopt(M_MMAP_THRESHOLD, 128 * 1024);
 	mallopt(M_TRIM_THRESHOLD, 256 * 1024);

@@ -5,9 +5,25 @@
 #include "common/mem.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+void boot_fit(char out[BOOT_FIT_MAX])
+{
+	snprintf(out, BOOT_FIT_MAX, "protocol %d, status page %d of %zu bytes", PROTO_VERSION, PAGE_LAYOUT, sizeof(struct page));
+}
+
+bool boot_was_asked(int argc, char **argv)
+{
+	char fit[BOOT_FIT_MAX];
+
+	if (argc != 2 || strcmp(argv[1], BOOT_FIT_FLAG) != 0) return false;
+	boot_fit(fit);
+	puts(fit);
+	return true;
+}
 
 static int boot_take(struct boot *b, const struct msg_boot *m, struct errbuf *err)
 {

@@ -24,6 +24,14 @@ struct boot {
 	struct page *page;    /* mapped */
 };
 
+/* What must be equal for programs to work together, in one line: "protocol 2, status page 3 of 123456 bytes". */
+#define BOOT_FIT_MAX 128
+#define BOOT_FIT_FLAG "--fit"
+void boot_fit(char out[BOOT_FIT_MAX]);
+/* The first thing of a main: true when it was started as `PROGRAM --fit`, and has printed that line; it ends with exit code 0 then. A
+ * supervisor asks so whether new programs on disk fit, before it ends old ones. */
+bool boot_was_asked(int argc, char **argv);
+
 /* kind: "frontend", "executor", "worker": for the log name and for the text when somebody starts the program by hand. */
 int boot_receive(struct boot *b, const char *kind, struct errbuf *err) MUST_CHECK;
 void boot_release(struct boot *b);

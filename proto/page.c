@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define PAGE_MAGIC 0x736c756963655047ull
-#define PAGE_LAYOUT 5
 
 void page_format(struct page *p, uint32_t n_frontends, uint32_t n_workers)
 {
@@ -159,13 +158,14 @@ static bool slot_is_well(const struct page_slot *s, uint64_t now_ns, uint64_t he
 }
 
 /* Whether the mesh cannot serve without it. A frontend that has died leaves its siblings, and the connections that the kernel
- * queues for it wait for its successor: only at the first start do all of them count. */
+ * queues for it wait for its successor: only at the first start do all of them count (incarnation 0; slots that are used later
+ * begin with 1). */
 static bool slot_is_missed(const struct page_slot *s, enum page_owner owner)
 {
 	enum page_state state = (enum page_state)atomic_load(&s->state);
 
 	if (owner != OWNER_FRONTEND) return true;
-	return atomic_load(&s->incarnation) == 0 && (state == PAGE_EMPTY || state == PAGE_STARTING || state == PAGE_LOADING);
+	return atomic_load(&s->incarnation) == 0 && (state == PAGE_STARTING || state == PAGE_LOADING);
 }
 
 static void health_of(const struct page *p, enum page_owner owner, const char *what, uint64_t now_ns,
@@ -179,6 +179,7 @@ static void health_of(const struct page *p, enum page_owner owner, const char *w
 		bool stale = state == PAGE_SERVING;
 
 		if (slot_is_well(&s[i], now_ns, heartbeat_max_ns)) continue;
+		if (owner == OWNER_FRONTEND && (state == PAGE_EMPTY || state == PAGE_DRAINING)) continue; /* left for good, or about to */
 		if (out->detail[0]) continue; /* the first one found is named */
 		if (!slot_is_missed(&s[i], owner)) {
 			snprintf(out->detail, sizeof(out->detail), "%s %u is being restarted", what, i);

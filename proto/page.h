@@ -27,6 +27,7 @@ enum page_gauge { METRICS_GAUGES(PAGE_GAUGE_ENUM) GAUGE_COUNT };
 enum page_histogram { METRICS_HISTOGRAMS(PAGE_HISTOGRAM_ENUM) HISTOGRAM_COUNT };
 #undef PAGE_HISTOGRAM_ENUM
 
+#define PAGE_LAYOUT 5 /* +1 with any change of the structs, or of what their members mean */
 #define PAGE_BUCKETS_MAX 32
 
 /* What a process is doing; in words in /health. */

@@ -33,6 +33,15 @@ void kid_init(struct kid *k, enum kid_kind kind, uint32_t index, struct mesh *me
 	restart_init(&k->restart, &restart, now);
 }
 
+void kid_renew(struct kid *k, uint64_t now)
+{
+	const struct restart_config cfg = k->restart.cfg;
+
+	restart_init(&k->restart, &cfg, now);
+	k->has_died = false;
+	k->retire_deadline_ns = 0;
+}
+
 static int kid_program(const struct kid *k, char *out, size_t cap, struct errbuf *err)
 {
 	int rc = program_find(out, cap, k->kind == KID_WORKER ? program_worker(k->mesh->config->device) : kid_words[k->kind], err);
@@ -56,7 +65,7 @@ static void kid_descriptors(const struct kid *k, uv_stdio_container_t *io, int c
 	kid_inherit(io, CHILD_FD_CONTROL, control);
 	kid_inherit(io, CHILD_FD_PAGE, m->page_fd);
 	if (k->kind == KID_FRONTEND) {
-		kid_inherit(io, CHILD_FD_LISTEN, listen_fd(&m->listen, k->index));
+		kid_inherit(io, CHILD_FD_LISTEN, listen_fd(&m->listen, k->home));
 		kid_inherit(io, CHILD_FD_INBOX, m->inbox_fds[k->index]);
 		return;
 	}
@@ -127,25 +136,31 @@ static void on_kid_control(uv_poll_t *h, int status, int events)
 	}
 }
 
-static int kid_try_send(struct kid *k, const struct msg *m)
+static int kid_try_send(struct kid *k, const struct msg *m, int fd)
 {
 	struct strbuf out;
 	int rc = ST_CLOSED;
 
 	if (k->control_fd < 0) return ST_CLOSED;
 	strbuf_init(&out, BOOT_PACKET_MAX);
-	if (msg_pack(m, &out) == ST_OK) rc = child_send(k->control_fd, out.data, out.len);
+	if (msg_pack(m, &out) == ST_OK) rc = child_send_fd(k->control_fd, out.data, out.len, fd);
 	strbuf_release(&out);
 	return rc;
 }
 
-void kid_send(struct kid *k, const struct msg *m)
+bool kid_send_fd(struct kid *k, const struct msg *m, int fd)
 {
 	int rc;
 
-	if (k->control_fd < 0) return;
-	rc = kid_try_send(k, m);
+	if (k->control_fd < 0) return false;
+	rc = kid_try_send(k, m, fd);
 	if (rc != ST_OK) log_warning("%s did not take a %s message: %s", k->name, msg_type_name(m->type), status_text(rc));
+	return rc == ST_OK;
+}
+
+void kid_send(struct kid *k, const struct msg *m)
+{
+	kid_send_fd(k, m, -1);
 }
 
 /* Only frontends have a use for them. */
@@ -159,7 +174,7 @@ static struct view kid_keys(const struct kid *k)
 void kid_send_keys(struct kid *k)
 {
 	if (k->kind != KID_FRONTEND || k->control_fd < 0) return;
-	k->owes_keys = kid_try_send(k, &(struct msg){.type = MSG_keys, .keys = {kid_keys(k)}}) != ST_OK;
+	k->owes_keys = kid_try_send(k, &(struct msg){.type = MSG_keys, .keys = {kid_keys(k)}}, -1) != ST_OK;
 }
 
 /* ---- life ---- */

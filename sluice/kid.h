@@ -37,6 +37,9 @@ struct kid {
 	uv_poll_t control;
 	int control_fd;       /* -1: none */
 	int n_open;           /* handles open in the loop */
+	uint32_t home;        /* frontend: the listening socket that it inherits */
+	uint64_t retire_deadline_ns; /* frontend that retires: it is killed then */
+	bool has_died;        /* its last end was not asked for */
 	bool owes_keys;       /* has not been told the newest API keys */
 	bool alive;           /* a process exists and is not reaped */
 	bool has_beaten;      /* this process has given a sign of life */
@@ -49,10 +52,14 @@ struct kid {
 
 void kid_init(struct kid *k, enum kid_kind kind, uint32_t index, struct mesh *mesh, uv_loop_t *loop, const struct kid_events *events,
 	      uint64_t now);
+/* Another one begins in its place: nothing of the last one's restarts counts. */
+void kid_renew(struct kid *k, uint64_t now);
 /* Starts the process and sends its boot message. ST_AGAIN: handles of the last life are not closed yet, try again. */
 int kid_spawn(struct kid *k, struct errbuf *err) MUST_CHECK;
 /* Sends a control message; a dead or full control socket is the kid's problem (its end will be noticed). */
 void kid_send(struct kid *k, const struct msg *m);
+/* Likewise, with a copy of a descriptor (fd < 0: without). False: it could not take it. */
+bool kid_send_fd(struct kid *k, const struct msg *m, int fd);
 /* Sends a frontend the mesh's API keys. One that cannot take them now owes_keys: try again, a key may have been withdrawn. */
 void kid_send_keys(struct kid *k);
 void kid_kill(struct kid *k, int sig);

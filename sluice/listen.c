@@ -113,35 +113,37 @@ static void listen_describe(struct listen *l, const char *scheme, const char *ho
 	snprintf(l->text, sizeof(l->text), "%s://%s%s%s:%u", scheme, v6 ? "[" : "", any ? "127.0.0.1" : host, v6 ? "]" : "", l->port);
 }
 
+int listen_add(struct listen *l, struct errbuf *err)
+{
+	int fd, rc = listen_socket(&l->addr, l->addr_len, true, &fd, err);
+
+	if (rc == ST_OK && listen(fd, LISTEN_BACKLOG) != 0) {
+		rc = err_set(err, ST_IO, "%s", strerror(errno));
+		close(fd);
+	}
+	if (rc != ST_OK) return err_prefix(err, rc, "cannot listen on port %u", l->port);
+	mem_reserve(l->fds, l->fds_cap, (size_t)l->n + 1);
+	l->fds[l->n++] = fd;
+	return ST_OK;
+}
+
 int listen_open(struct listen *l, const char *scheme, const char *host, uint16_t port, uint32_t n, struct errbuf *err)
 {
-	struct sockaddr_storage addr;
 	int rc, lock_fd;
-	socklen_t len = 0;
 
 	*l = (struct listen){0};
-	rc = listen_resolve(host, port, &addr, &len, err);
+	rc = listen_resolve(host, port, &l->addr, &l->addr_len, err);
 	if (rc != ST_OK) return rc;
 	rc = listen_lock(&lock_fd, port, err);
 	if (rc != ST_OK) return rc;
-	rc = listen_probe(&addr, len, err);
+	rc = listen_probe(&l->addr, l->addr_len, err);
 	if (rc == ST_EXISTS) rc = in_use(host, port, err);
 	else if (rc != ST_OK) err_prefix(err, rc, "cannot listen on %s port %u", host, port);
 	if (rc != ST_OK) goto fail;
-	l->port = listen_get_port(&addr);
-	listen_set_port(&addr, l->port);
-	l->fds = mem_array(int, n);
-	for (l->n = 0; l->n < n; l->n++) {
-		rc = listen_socket(&addr, len, true, &l->fds[l->n], err);
-		if (rc == ST_OK && listen(l->fds[l->n], LISTEN_BACKLOG) != 0) {
-			rc = err_set(err, ST_IO, "%s", strerror(errno));
-			close(l->fds[l->n]);
-		}
-		if (rc != ST_OK) {
-			err_prefix(err, rc, "cannot listen on %s port %u", host, l->port);
-			goto fail;
-		}
-	}
+	l->port = listen_get_port(&l->addr);
+	listen_set_port(&l->addr, l->port);
+	while (l->n < n && rc == ST_OK) rc = listen_add(l, err);
+	if (rc != ST_OK) goto fail;
 	listen_describe(l, scheme, host);
 	close(lock_fd);
 	return ST_OK;
@@ -153,7 +155,7 @@ fail:
 
 int listen_fd(const struct listen *l, uint32_t ix)
 {
-	return l->fds[l->path[0] ? 0 : ix];
+	return l->fds[ix];
 }
 
 /* ---- UNIX sockets ---- */

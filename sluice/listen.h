@@ -13,11 +13,16 @@
 #include "common/base.h"
 #include "common/errbuf.h"
 
+#include <sys/socket.h>
+
 #define LISTEN_BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
 
 struct listen {
 	int *fds; /* owned; n of them, non-blocking, listening; a UNIX socket: one */
 	uint32_t n;
+	size_t fds_cap;
+	struct sockaddr_storage addr; /* of a port */
+	socklen_t addr_len;
 	char path[108];  /* of a UNIX socket; "": none */
 	uint64_t file_id[2]; /* device and inode of what lies at path: only our own is removed */
 	uint16_t port;   /* the real one, also when 0 was asked for */
@@ -28,8 +33,10 @@ struct listen {
 int listen_open(struct listen *l, const char *scheme, const char *host, uint16_t port, uint32_t n, struct errbuf *err) MUST_CHECK;
 int listen_open_unix(struct listen *l, const char *path, struct errbuf *err) MUST_CHECK;
 void listen_close(struct listen *l);
+/* One more socket, with the number n. No lock, no probe: nobody else can have the port while ours listen. */
+int listen_add(struct listen *l, struct errbuf *err) MUST_CHECK;
 
-/* The socket from which frontend number ix accepts. */
+/* The socket with this number. */
 int listen_fd(const struct listen *l, uint32_t ix);
 
 #endif

@@ -27,6 +27,8 @@ static const struct {
 	const char *help;
 } commands[] = {
 	{"serve", serve_main, "serve a model over an OpenAI-compatible HTTP API"},
+	{"scale", scalecmd_main, "change how many frontends a running mesh has"},
+	{"reload", reloadcmd_main, "have a running mesh use new programs, keys and templates"},
 	{"drain", draincmd_main, "end a running mesh when its requests are done"},
 	{"pull", pullcmd_main, "fetch a model from a Hugging Face hub"},
 	{"chat", chatcmd_main, "talk to a server in the terminal"},

@@ -1,6 +1,7 @@
 /* mesh.c - see mesh.h. */
 #include "sluice/mesh.h"
 
+#include "common/log.h"
 #include "common/mem.h"
 
 #include <errno.h>
@@ -11,6 +12,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#define MESH_INBOX_PACKET_MAX (256 * KIB) /* what a UNIX socket's default buffer holds, and more */
 
 /* A memfd of `bytes`, mapped at *map. */
 static int mesh_memory(const char *name, size_t bytes, int *fd, void **map, struct errbuf *err)
@@ -93,6 +96,45 @@ int mesh_open_inbox(struct mesh *m, uint32_t frontend, struct errbuf *err)
 	err_set(err, ST_IO, "no inbox for frontend %u (%s): %s", frontend, addr.sun_path, strerror(errno));
 	if (fd >= 0) close(fd);
 	return ST_IO;
+}
+
+/* A copy of the oldest packet, with its descriptor, to `to`; it is taken out when that was sent. */
+static int forward_packet(int from, const struct sockaddr_un *to, void *buf, size_t cap)
+{
+	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct iovec io = {buf, cap};
+	struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+	ssize_t n = recvmsg(from, &h, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC), sent;
+	struct cmsghdr *c;
+	int error;
+
+	if (n < 0) return errno == EINTR ? ST_OK : ST_NOT_FOUND;
+	if (n == 0 && h.msg_controllen == 0) return ST_NOT_FOUND; /* what a socket that is shut down says when it is empty */
+	c = CMSG_FIRSTHDR(&h);
+	h.msg_name = (void *)(uintptr_t)to;
+	h.msg_namelen = sizeof(*to);
+	io.iov_len = (size_t)n;
+	sent = h.msg_flags & MSG_TRUNC ? -1 : sendmsg(from, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
+	error = h.msg_flags & MSG_TRUNC ? EMSGSIZE : errno;
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) close(*(int *)(void *)CMSG_DATA(c));
+	if (sent < 0 && (error == EAGAIN || error == EINTR || error == ENOBUFS)) return ST_AGAIN;
+	if (sent < 0) log_warning("a connection could not be handed to a sibling: %s", strerror(error));
+	return recv(from, buf, 0, MSG_DONTWAIT) >= 0 ? ST_OK : ST_NOT_FOUND;
+}
+
+int mesh_forward_inbox(struct mesh *m, uint32_t frontend, uint32_t sibling)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = m->inbox_fds[frontend], rc = ST_OK;
+	char *buf;
+
+	if (fd < 0) return ST_OK;
+	boot_inbox_path(m->ipc.path, sibling, to.sun_path, sizeof(to.sun_path));
+	shutdown(fd, SHUT_RD); /* who sends now learns it, and can be sure that what was taken before is not lost */
+	buf = mem_array(char, MESH_INBOX_PACKET_MAX);
+	while (rc == ST_OK) rc = forward_packet(fd, &to, buf, MESH_INBOX_PACKET_MAX);
+	free(buf);
+	return rc == ST_NOT_FOUND ? ST_OK : rc;
 }
 
 void mesh_close_inbox(struct mesh *m, uint32_t frontend)

@@ -33,5 +33,7 @@ void mesh_close(struct mesh *m);
  * to a process that died wait there for the next one. Opening what is open changes nothing. Closing ends the connections in it. */
 int mesh_open_inbox(struct mesh *m, uint32_t frontend, struct errbuf *err) MUST_CHECK;
 void mesh_close_inbox(struct mesh *m, uint32_t frontend);
+/* Nothing comes into the inbox any more, and what is in it goes into the inbox of a sibling. ST_AGAIN: that one takes no more for now. */
+int mesh_forward_inbox(struct mesh *m, uint32_t frontend, uint32_t sibling) MUST_CHECK;
 
 #endif

@@ -9,6 +9,11 @@
 /* Path of "sluice-NAME", beside this program or in SLUICE_BIN_DIR. ST_NOT_FOUND: missing or not executable. */
 int program_find(char *out, size_t cap, const char *name, struct errbuf *err) MUST_CHECK;
 
+/* Runs the program for a moment to ask whether it fits this one (boot_fit()): whether it starts at all, and has the same protocol and status
+ * page. Waits up to PROGRAM_FIT_MS. */
+#define PROGRAM_FIT_MS 5000 /* it prints a line; libraries may have to come from a slow disk */
+int program_check(const char *name, struct errbuf *err) MUST_CHECK;
+
 /* NAME of the worker of --device: "worker-cpu". */
 const char *program_worker(uint32_t device);
 

@@ -70,9 +70,20 @@ static uint64_t restart_next_delay(const struct restart *r)
 	return min_u64(2 * r->delay_ns, r->cfg.delay_max_ns);
 }
 
+static void restart_on_planned_end(struct restart *r, uint64_t now)
+{
+	r->planned = r->has_failed = false;
+	r->spawn_ns = now;
+	r->state = r->draining ? RESTART_STOPPED : RESTART_WAITING;
+}
+
 void restart_on_exited(struct restart *r, uint64_t now)
 {
 	if (!restart_is_alive(r)) return;
+	if (r->planned) {
+		restart_on_planned_end(r, now);
+		return;
+	}
 	r->deaths++;
 	if (!r->ever_ready) r->start_failures++;
 	if (r->state == RESTART_RUNNING && now - r->ready_ns >= r->cfg.healthy_ns) r->delay_ns = r->deaths_in_row = 0;
@@ -84,6 +95,11 @@ void restart_on_exited(struct restart *r, uint64_t now)
 	r->delay_ns = restart_next_delay(r);
 	r->spawn_ns = max_u64(now, r->spawn_ns + r->delay_ns);
 	r->state = RESTART_WAITING;
+}
+
+void restart_plan(struct restart *r)
+{
+	r->planned = restart_is_alive(r);
 }
 
 void restart_drain(struct restart *r)

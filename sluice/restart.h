@@ -14,6 +14,7 @@
  *   wanted.
  * - A child that was ready once can work on this machine, so what stops it now may pass: it is given up only after deaths_max
  *   deaths in a row without healthy_ns of being ready in between.
+ * - A planned end (restart_plan()) is no death: the next start is due at once.
  * - While draining nothing is started. */
 #ifndef SLUICE_RESTART_H
 #define SLUICE_RESTART_H
@@ -43,7 +44,7 @@ struct restart {
 	uint32_t start_failures; /* while never ready */
 	uint32_t deaths;         /* all, for the log and the metrics */
 	uint32_t deaths_in_row;  /* since it was healthy */
-	bool ever_ready, draining;
+	bool ever_ready, draining, planned;
 	bool has_failed; /* has sent `failed`; ends it only when it was never ready */
 	int exit_code;   /* FAILED: for the supervisor's own exit */
 };
@@ -63,6 +64,8 @@ void restart_on_failed(struct restart *r, int exit_code);
 /* It was reaped, whatever its status: a child has no reason to end unless it was told to. Also for a spawn that
  * failed. */
 void restart_on_exited(struct restart *r, uint64_t now);
+/* It is about to be ended, so that it can be started anew: that end is no death, and the start is due at once. */
+void restart_plan(struct restart *r);
 /* From now on nothing is started. */
 void restart_drain(struct restart *r);
 

@@ -31,16 +31,10 @@
 
 #define TICK_MS 100             /* heartbeat, restart delays, progress */
 #define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
-#define CUT_GRACE_NS (3 * NS_PER_S)  /* for frontends to say so to whom they cut off, and to end */
 #define PROGRESS_WIDTH 40
 /* Without --hang-timeout a process is ended after this many times the silence after which it counts as dead: a pause that ends by
  * itself costs less than a restart. */
 #define HUNG_FACTOR 3
-
-static struct kid *serve_executor(struct serve *s)
-{
-	return &s->kids[s->mesh.n_workers];
-}
 
 static void serve_tell(struct serve *s, enum kid_kind kind, const struct msg *m)
 {
@@ -55,9 +49,9 @@ static void serve_kill_all(struct serve *s)
 
 /* ---- spawning ---- */
 
-static void tell_worker_state(struct serve *s, const struct kid *w, bool alive)
+void serve_tell_worker_state(struct serve *s, const struct kid *w, bool alive, bool planned)
 {
-	kid_send(serve_executor(s), &(struct msg){.type = MSG_worker_state, .worker_state = {w->index, w->incarnation, alive}});
+	kid_send(serve_executor(s), &(struct msg){.type = MSG_worker_state, .worker_state = {w->index, w->incarnation, alive, planned}});
 }
 
 /* A new executor has a new epoch: the frontends learn it before it exists, so that they address the right endpoint. */
@@ -74,12 +68,12 @@ static void after_spawn(struct serve *s, struct kid *k)
 	static const enum page_counter counters[] = {COUNTER_restarts_frontend, COUNTER_restarts_executor, COUNTER_restarts_worker};
 
 	s->why.text[0] = 0; /* a new life may say the same again */
-	if (k->n_spawns > 1) page_count(&s->mesh.page->supervisor, counters[k->kind], 1);
+	if (k->has_died) page_count(&s->mesh.page->supervisor, counters[k->kind], 1);
 	log_debug("%s started, process %d", k->name, (int)k->process.pid);
-	if (k->kind == KID_WORKER) tell_worker_state(s, k, true);
+	if (k->kind == KID_WORKER) serve_tell_worker_state(s, k, true, false);
 	if (k->kind != KID_EXECUTOR) return;
 	for (uint32_t i = 0; i < s->mesh.n_workers; i++)
-		if (s->kids[i].alive) tell_worker_state(s, &s->kids[i], true);
+		if (s->kids[i].alive) serve_tell_worker_state(s, &s->kids[i], true, false);
 }
 
 static void serve_fail(struct serve *s, int exit_code)
@@ -98,6 +92,7 @@ static void serve_give_up_engine(struct serve *s, struct kid *k, uint64_t now)
 	log_error("%s (--max-restarts)", s->mesh.page->engine_failed_text);
 	notify_send("STOPPING=1\nSTATUS=the engine has failed");
 	s->exit_code = EXIT_FAILED;
+	change_cancel(&s->change, s->mesh.page->engine_failed_text);
 	for (uint32_t i = 0; i < s->n_kids; i++) {
 		if (s->kids[i].kind == KID_FRONTEND) continue;
 		restart_drain(&s->kids[i].restart);
@@ -108,7 +103,7 @@ static void serve_give_up_engine(struct serve *s, struct kid *k, uint64_t now)
 	s->deadline_ns = now + verdict_grace(s->config.drain_delay);
 }
 
-static void serve_step_kid(struct serve *s, struct kid *k, uint64_t now)
+void serve_step_kid(struct serve *s, struct kid *k, uint64_t now)
 {
 	struct errbuf err = {{0}};
 	int rc;
@@ -136,7 +131,9 @@ static void serve_step_kid(struct serve *s, struct kid *k, uint64_t now)
 		log_error("%s", err.text);
 		s->said_why = true;
 		if (rc == ST_NOT_FOUND) restart_on_failed(&k->restart, EXIT_FAILED);
+		k->has_died = true;
 		restart_on_exited(&k->restart, now);
+		serve_fleet_on_exited(s, k, err.text);
 	}
 }
 
@@ -144,8 +141,11 @@ static void serve_step_kid(struct serve *s, struct kid *k, uint64_t now)
 
 static void on_kid_ready(void *ctx, struct kid *k)
 {
+	struct serve *s = ctx;
+
 	log_debug("%s is ready", k->name);
 	restart_on_ready(&k->restart, clock_now_ns());
+	serve_fleet_on_ready(s, k);
 }
 
 static void bar_clear(struct serve *s)
@@ -179,27 +179,31 @@ static void serve_remove_socket(struct serve *s, const struct kid *k)
 
 static void on_serve_tick(uv_timer_t *t);
 
+
 static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 {
 	struct serve *s = ctx;
 	uint64_t now = clock_now_ns();
+	bool was_asked = k->restart.planned || k->restart.draining;
 
 	if (sig) snprintf(k->end, sizeof(k->end), "%s was ended by signal %d (%s)", k->name, sig, strsignal(sig));
 	else snprintf(k->end, sizeof(k->end), "%s exited with code %d", k->name, (int)status);
-	if (!k->restart.draining && (sig || !k->restart.has_failed)) {
+	if (!was_asked && (sig || !k->restart.has_failed)) {
 		bar_clear(s);
 		log_warning("%s; it will be started again", k->end);
 	}
 	if (k->kind == KID_WORKER) {
 		ring_set_reader_active(s->mesh.steps, k->index, false); /* else the executor would wait for it to read */
-		tell_worker_state(s, k, false);
+		serve_tell_worker_state(s, k, false, false);
 	}
 	if (k->kind == KID_FRONTEND) {
 		kid_send(serve_executor(s), &(struct msg){.type = MSG_frontend_gone, .frontend_gone = {k->index, k->incarnation}});
 		governor_repair(&s->mesh.page->governor, k->index);
 	}
 	serve_remove_socket(s, k);
+	k->has_died = !was_asked;
 	restart_on_exited(&k->restart, now);
+	serve_fleet_on_exited(s, k, k->restart.has_failed ? s->why.text : k->end);
 	uv_timer_start(&s->tick, on_serve_tick, 0, TICK_MS); /* its successor may be due at once; its handles are closed by then */
 }
 
@@ -242,6 +246,7 @@ static void serve_leave(struct serve *s)
 	uint64_t delay = s->config.drain_delay;
 
 	bar_clear(s);
+	change_cancel(&s->change, "the mesh is ending");
 	notify_send("STOPPING=1\nSTATUS=draining");
 	atomic_store(&s->mesh.page->draining, 1);
 	s->state = LEAVING;
@@ -281,28 +286,36 @@ static void on_serve_signal(uv_signal_t *h, int signum)
 
 /* ---- SIGHUP ---- */
 
-static void serve_reload_keys(struct serve *s)
+static int serve_reread_keys(struct serve *s, const char *who, struct errbuf *err)
 {
-	struct errbuf err = {{0}};
 	struct apikeys fresh;
+	int rc = keysource_read(&s->keysource, &fresh, err);
 
-	if (keysource_read(&s->keysource, &fresh, &err) != ST_OK) {
-		log_error("SIGHUP: %s; the API keys stay as they are", err.text);
-		return;
-	}
+	if (rc != ST_OK) return rc;
 	apikeys_release(&s->mesh.keys);
 	s->mesh.keys = fresh;
-	log_info("SIGHUP: %u API key%s from now on", fresh.n, fresh.n == 1 ? "" : "s");
+	log_info("%s: %u API key%s from now on", who, fresh.n, fresh.n == 1 ? "" : "s");
+	return ST_OK;
+}
+
+int serve_reread(struct serve *s, const char *who, struct errbuf *err)
+{
+	int rc = s->keysource.path ? serve_reread_keys(s, who, err) : ST_OK;
+
+	/* Frontends read the certificate again, too. */
+	for (uint32_t i = 0; i < s->n_kids; i++) kid_send_keys(&s->kids[i]);
+	return rc;
 }
 
 static void on_serve_reload(uv_signal_t *h, int signum)
 {
 	struct serve *s = h->data;
 
+	struct errbuf err = {{0}};
+
 	bar_clear(s);
-	if (s->keysource.path) serve_reload_keys(s);
-	else if (!s->config.ssl_certfile[0]) log_info("SIGHUP: no file to read again (--api-key-file, --ssl-certfile)");
-	for (uint32_t i = 0; i < s->n_kids; i++) kid_send_keys(&s->kids[i]);
+	if (!s->keysource.path && !s->config.ssl_certfile[0]) log_info("SIGHUP: no file to read again (--api-key-file, --ssl-certfile)");
+	if (serve_reread(s, "SIGHUP", &err) != ST_OK) log_error("SIGHUP: %s; the API keys stay as they are", err.text);
 }
 
 /* ---- the tick ---- */
@@ -382,6 +395,7 @@ static void on_serve_tick(uv_timer_t *t)
 		if (s->kids[i].owes_keys) kid_send_keys(&s->kids[i]);
 	}
 	governor_tidy(&s->mesh.page->governor, s->config.max_tenants);
+	serve_step_fleet(s, now);
 	if (getpid() == 1) serve_reap_strangers(s);
 	switch (s->state) {
 	case SERVING:
@@ -428,15 +442,15 @@ static int serve_start(struct serve *s, struct errbuf *err)
 		return rc;
 	}
 	s->events = (struct kid_events){s, on_kid_ready, on_kid_failed, on_kid_exited};
-	s->n_kids = s->mesh.n_workers + 1 + n_frontends;
+	s->n_kids = s->mesh.n_workers + 1 + LIMIT_FRONTENDS;
 	s->kids = mem_array(struct kid, s->n_kids);
 	for (uint32_t i = 0; i < s->mesh.n_workers; i++) kid_init(&s->kids[n++], KID_WORKER, i, &s->mesh, &s->loop, &s->events, now);
 	kid_init(&s->kids[n++], KID_EXECUTOR, 0, &s->mesh, &s->loop, &s->events, now);
-	for (uint32_t i = 0; i < n_frontends; i++) kid_init(&s->kids[n++], KID_FRONTEND, i, &s->mesh, &s->loop, &s->events, now);
+	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) kid_init(&s->kids[n++], KID_FRONTEND, i, &s->mesh, &s->loop, &s->events, now);
 	atomic_store(&s->mesh.page->model_ident, s->model_ident);
 	page_state(&s->mesh.page->supervisor, PAGE_SERVING);
 	atomic_store(&s->mesh.page->supervisor.pid, (uint32_t)getpid());
-	return ST_OK;
+	return serve_open_fleet(s, n_frontends, now, err);
 }
 
 static void serve_run(struct serve *s)

@@ -51,6 +51,15 @@ static void command_drain(struct serve *s, uint64_t peer)
 	serve_end(s);
 }
 
+static void command_scale(struct serve *s, uint64_t peer, const json_t *request)
+{
+	const json_t *n = json_object_get(request, "frontends");
+
+	if (json_is_integer(n) && json_integer_value(n) >= 1 && json_integer_value(n) <= LIMIT_FRONTENDS)
+		serve_scale(s, peer, (uint32_t)json_integer_value(n));
+	else control_fail(&s->control, peer, "the number of frontends must be from 1 to %d", LIMIT_FRONTENDS);
+}
+
 static void on_command(void *ctx, uint64_t peer, const char *command, const json_t *request)
 {
 	struct serve *s = ctx;
@@ -58,6 +67,8 @@ static void on_command(void *ctx, uint64_t peer, const char *command, const json
 	if (strcmp(command, "mesh") == 0) command_mesh(s, peer);
 	else if (strcmp(command, "page") == 0) command_page(s, peer);
 	else if (strcmp(command, "drain") == 0) command_drain(s, peer);
+	else if (strcmp(command, "scale") == 0) command_scale(s, peer, request);
+	else if (strcmp(command, "reload") == 0) serve_reload(s, peer);
 	else control_fail(&s->control, peer, "the mesh knows no command %s; was another version started?", command);
 }
 
@@ -68,6 +79,7 @@ int serve_open_control(struct serve *s, struct errbuf *err)
 
 void serve_close_control(struct serve *s)
 {
+	change_cancel(&s->change, "the mesh has ended");
 	if (s->drain_peer) control_answer(&s->control, s->drain_peer, json_pack("{s:b, s:s}", "ok", 1, "text", "the mesh has ended"), -1);
 	control_close(&s->control);
 }

@@ -2,6 +2,7 @@
 #ifndef SLUICE_SERVE_IMPL_H
 #define SLUICE_SERVE_IMPL_H
 
+#include "sluice/change.h"
 #include "sluice/control.h"
 #include "sluice/keysource.h"
 #include "sluice/kid.h"
@@ -18,7 +19,11 @@ struct serve {
 	struct keysource keysource;
 	struct control control;
 	uint64_t drain_peer; /* of control: who waits for the end; 0: nobody */
-	struct kid *kids; /* workers, executor, frontends; n_kids */
+	struct fleet fleet;
+	struct change change;
+	uint64_t change_peer;  /* of control: who asked for the change, 0: nobody */
+	uint64_t replaced_ns;  /* when the executor or the workers were ended for the change */
+	struct kid *kids; /* workers, executor, a frontend for each slot of the fleet; n_kids */
 	uint32_t n_kids;
 	struct kid_events events;
 	enum serve_state state;
@@ -29,8 +34,39 @@ struct serve {
 	struct errbuf why; /* what a child said last before it gave up */
 };
 
+/* ---- serve.c ---- */
+
+#define CUT_GRACE_NS (3 * NS_PER_S) /* for frontends to say so to whom they cut off, and to end */
+
 /* As at SIGTERM. */
 void serve_end(struct serve *s);
+/* Starts the process when that is due. */
+void serve_step_kid(struct serve *s, struct kid *k, uint64_t now);
+/* API keys and certificates, as at SIGHUP; who: for the log. */
+int serve_reread(struct serve *s, const char *who, struct errbuf *err) MUST_CHECK;
+void serve_tell_worker_state(struct serve *s, const struct kid *w, bool alive, bool planned);
+
+static inline struct kid *serve_executor(struct serve *s)
+{
+	return &s->kids[s->mesh.n_workers];
+}
+
+static inline struct kid *serve_frontend(struct serve *s, uint32_t slot)
+{
+	return &s->kids[s->mesh.n_workers + 1 + slot];
+}
+
+/* ---- serve_fleet.c: frontends that come and go; scale and reload ---- */
+
+/* The frontends of the start. */
+int serve_open_fleet(struct serve *s, uint32_t n_frontends, uint64_t now, struct errbuf *err) MUST_CHECK;
+void serve_step_fleet(struct serve *s, uint64_t now);
+/* Of any child: what the fleet and a change have to know of it. After the restart policy has heard of it. */
+void serve_fleet_on_ready(struct serve *s, struct kid *k);
+void serve_fleet_on_exited(struct serve *s, struct kid *k, const char *why);
+/* Answers the peer when it is over, or cannot begin. */
+void serve_scale(struct serve *s, uint64_t peer, uint32_t n_frontends);
+void serve_reload(struct serve *s, uint64_t peer);
 
 /* ---- serve_commands.c: what operators ask for ---- */
 
