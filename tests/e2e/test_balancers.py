@@ -113,6 +113,26 @@ def test_rolling_restart_behind_it(start, tiny, balancer):
             s.stop()
 
 
+def command(s, *words):
+    r = subprocess.run([sv.SLUICE, *words], env={**os.environ, "TMPDIR": s.tmp}, capture_output=True, text=True, timeout=60 * sv.SLOW)
+    assert r.returncode == 0, r
+
+
+def test_a_mesh_that_changes_behind_it(start, tiny, balancer):
+    a, b = (start(tiny, frontends=2).ready() for _ in range(2))
+    want = a.complete("abc", max_tokens=12, ignore_eos=True)["choices"][0]["text"]
+    p = balancer(a, b)
+    clients = Clients(p.via, want)
+    try:
+        for words in (("scale", "frontends", "4"), ("reload",), ("scale", "frontends", "1"), ("reload",)):
+            before = clients.n_answers
+            command(a, *words)
+            sv.wait_for("answers", lambda: clients.n_answers > before + 20)
+    finally:
+        clients.finish()
+    assert len(a.kids("frontend")) == 1
+
+
 def test_the_death_of_a_whole_server_behind_it(start, tiny, balancer):
     """Only what it had begun to answer is lost: plain answers are asked of the next one."""
     a, b = (start(tiny, frontends=2).ready() for _ in range(2))
