@@ -106,6 +106,7 @@ void api_release(struct api *a)
 	size_t i;
 
 	offload_release(&a->offload);
+	admission_close(a);
 	gens_release(a);
 	for (i = 0; i < a->n_names; i++) free(a->names[i]);
 	free(a->names);
@@ -135,7 +136,7 @@ bool api_body(struct http_request *r, json_t **out)
 bool api_engine_failed(const struct api *a, struct apierr *e)
 {
 	if (!atomic_load(&a->page->engine_failed)) return false;
-	e->retry_s = 5;
+	e->retry_ms = 5000;
 	(void)apierr_set(e, 503, NULL, "%s", a->page->engine_failed_text);
 	return true;
 }
@@ -145,7 +146,7 @@ bool api_is_ready(struct api *a, struct apierr *e)
 	struct page_health h;
 
 	if (a->draining) {
-		e->retry_s = 5;
+		e->retry_ms = 5000;
 		return apierr_set(e, 503, NULL, "The server is shutting down.");
 	}
 	if (api_engine_failed(a, e)) return false;
@@ -153,7 +154,6 @@ bool api_is_ready(struct api *a, struct apierr *e)
 	 * frontend is under way: the request waits for that, as those do that were there before. */
 	if (api_model_len(a) > 0) return true;
 	page_health(a->page, a->now, a->heartbeat_max_ns, &h);
-	e->retry_s = 1;
 	return apierr_set(e, 503, NULL, "The model is not ready yet: %s, %.0f%%%s%s%s.", h.phase, h.progress * 100, h.detail[0] ? " (" : "",
 			  h.detail, h.detail[0] ? ")" : "");
 }

@@ -54,6 +54,7 @@ struct api {
 	struct list embeds_due;        /* those that go on in this pass */
 	struct offload offload;
 	struct tokenizer_work *work;   /* the loop's thread's */
+	struct admission_door door;
 	struct strbuf scratch;         /* for documents and chunks; empty between uses */
 };
 

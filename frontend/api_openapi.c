@@ -163,10 +163,12 @@ static const struct {
 	{413, "The body is too large"},
 	{415, "The body has a Content-Encoding"},
 	{417, "An expectation other than 100-continue"},
+	{429, "A limit of this tenant; Retry-After and retry-after-ms say when to try again"},
 	{431, "The headers are too large"},
 	{500, "The answer could not be completed"},
 	{501, "A Transfer-Encoding other than chunked"},
-	{503, "The model is not ready, or there are too many requests; Retry-After says when to try again"},
+	{503, "The model is not ready, or there are too many requests; Retry-After and retry-after-ms say when to try again"},
+	{504, "The time that the request was given is over (X-Request-Timeout, --request-timeout)"},
 	{505, "Another version of HTTP"},
 };
 

@@ -63,7 +63,7 @@ void apierr_rename(struct apierr *e, const struct apierr_name *names)
 	if (name) (void)apierr_set(&renamed, e->status, name->own, "%s", text.data ? text.data : "");
 	else (void)apierr_set(&renamed, e->status, e->param, "%s", text.data ? text.data : "");
 	if (name) strncat(renamed.param, e->param + strlen(name->chat), sizeof(renamed.param) - 1 - strlen(renamed.param));
-	renamed.retry_s = e->retry_s;
+	renamed.retry_ms = e->retry_ms;
 	*e = renamed;
 	strbuf_release(&text);
 }
@@ -71,6 +71,8 @@ void apierr_rename(struct apierr *e, const struct apierr_name *names)
 const char *apierr_type(int status)
 {
 	if (status == 404) return "NotFoundError";
+	if (status == 429) return "rate_limit_error";
+	if (status == 504) return "timeout_error";
 	if (status == 503) return "ServiceUnavailableError";
 	if (status >= 500) return "InternalServerError";
 	return "invalid_request_error";
@@ -121,23 +123,35 @@ static bool apierr_is_anthropic(const struct http_request *r)
 	return r->path && strncmp(r->path, path, sizeof(path) - 1) == 0 && (r->path[sizeof(path) - 1] == 0 || r->path[sizeof(path) - 1] == '/');
 }
 
+/* When to try again: in seconds, as HTTP has it, and in milliseconds, which OpenAI's clients look for first. */
+static void put_retry(const struct apierr *e, const struct http_request *r, char *out, size_t cap)
+{
+	uint32_t said = e->retry_ms ? e->retry_ms : r->admission.retry_ms, ms = said ? said : APIERR_RETRY_MS;
+
+	*out = 0;
+	if (e->status == 429 || e->status == 503) snprintf(out, cap, "Retry-After: %u\r\nretry-after-ms: %u\r\n", (ms + 999) / 1000, ms);
+}
+
 static void answer_with(const struct apierr *e, struct http_request *r, const char *extra)
 {
+	char headers[256];
 	struct strbuf body;
+	size_t n;
+
+	put_retry(e, r, headers, sizeof(headers));
+	n = strlen(headers);
+	snprintf(headers + n, sizeof(headers) - n, "%s", extra ? extra : "");
 
 	strbuf_init(&body, 16 * KIB);
 	if (apierr_is_anthropic(r)) apierr_render_anthropic(e, &body);
 	else apierr_render(e, &body);
-	http_answer(r, e->status, "application/json", extra, body.data, body.len);
+	http_answer(r, e->status, "application/json", headers, body.data, body.len);
 	strbuf_release(&body);
 }
 
 void apierr_answer(const struct apierr *e, struct http_request *r)
 {
-	char extra[40] = "";
-
-	if (e->retry_s) snprintf(extra, sizeof(extra), "Retry-After: %u\r\n", e->retry_s);
-	answer_with(e, r, extra);
+	answer_with(e, r, NULL);
 }
 
 void apierr_send(struct http_request *r, int status, const char *extra, const char *message)

@@ -8,12 +8,14 @@
 
 struct http_request;
 
+#define APIERR_RETRY_MS 1000
+
 /* What is wrong with a request: filled by whoever finds it, answered by apierr_answer(). */
 struct apierr {
 	int status;          /* HTTP; 0: nothing is wrong */
 	char param[64];      /* "" when no single parameter is at fault */
 	char message[1024];  /* UTF-8 */
-	uint32_t retry_s;    /* Retry-After; 0: none */
+	uint32_t retry_ms;   /* of 429 and 503: when to try again; 0: APIERR_RETRY_MS */
 };
 
 /* Sets the error (the first one stays) and returns false, so that a check writes `return apierr_set(...)`. param may be NULL. */
@@ -33,7 +35,7 @@ void apierr_render(const struct apierr *e, struct strbuf *out);
 void apierr_render_anthropic(const struct apierr *e, struct strbuf *out);
 /* Answers the request with it, in the shape of its path. */
 void apierr_answer(const struct apierr *e, struct http_request *r);
-/* The two together, for one-line answers. extra: more header lines or NULL. */
+/* The two together, for one-line answers. extra: more header lines (short ones) or NULL. */
 void apierr_send(struct http_request *r, int status, const char *extra, const char *message);
 
 const char *apierr_type(int status);

@@ -9,7 +9,7 @@
 
 struct http_request;
 
-/* keys: borrowed; an empty set lets everybody in. */
-bool auth_allows(const struct apikeys *keys, const struct http_request *r);
+/* keys: borrowed; an empty set lets everybody in. *name: stands for the key; 0: none was needed. */
+bool auth_allows(const struct apikeys *keys, const struct http_request *r, uint64_t *name);
 
 #endif

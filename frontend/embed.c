@@ -206,11 +206,20 @@ static void embed_on_gone(void *owner)
 	offload_drop(e->job.pool, &e->job);
 }
 
+static void embed_on_late(void *owner, const struct apierr *why)
+{
+	struct embed *e = owner;
+
+	if (!e->error.status) e->error = *why;
+	embed_due(e);
+}
+
 static bool embed_submit(struct embed *e, struct apierr *err)
 {
 	const struct params *q = &e->params;
 	size_t i;
 
+	if (!admission_extend(e->api, e->req, e->n_inputs - 1, e->n_tokens, err)) return false;
 	for (i = 0; i < e->n_inputs; i++) {
 		struct embed_input *in = &e->inputs[i];
 		struct msg_submit m = {
@@ -220,20 +229,20 @@ static bool embed_submit(struct embed *e, struct apierr *err)
 			.top_p = 1,
 			.priority = (uint32_t)((int64_t)(1u << 31) + q->priority),
 			.cache_salt = view_of(q->cache_salt, q->cache_salt_len),
+			.tenant = e->req->admission.tenant,
+			.queue_ms = (uint32_t)div_up(e->api->config->queue_timeout, NS_PER_MS),
 		};
 
 		in->owner.kind = &embed_kind;
 		in->embed = e;
 		in->live = lives_start(e->api->lives, &m, in, e->api->now);
-		if (!in->live) {
-			err->retry_s = 1;
-			return apierr_set(err, 503, NULL, "The server holds as many requests as it can (%u). Please try again.", e->api->config->max_requests);
-		}
+		if (!in->live) return apierr_set(err, 503, NULL, "The server holds as many requests as it can (%u). Please try again.", e->api->config->max_requests);
 		token_vec_release(&in->ids);
 		e->n_running++;
 	}
 	e->req->owner = e;
 	e->req->on_gone = embed_on_gone;
+	e->req->on_late = embed_on_late;
 	list_push_back(&e->api->embeds, &e->in_running);
 	return true;
 }
@@ -288,6 +297,7 @@ static void embed_step(struct embed *e)
 
 	e->req->owner = NULL;
 	e->req->on_gone = NULL;
+	e->req->on_late = NULL;
 	embed_cancel(e);
 	for (i = 0; i < e->n_inputs && !e->error.status; i++) {
 		n_values += e->inputs[i].vector.n;
@@ -347,7 +357,6 @@ void embed_start(struct api *a, struct http_request *r)
 		embed_on_ready(&e->job);
 	} else if (!offload_start(&a->offload, r, &e->job)) {
 		(void)apierr_set(&e->error, 503, NULL, "The server has as many requests to prepare as it can. Please try again.");
-		e->error.retry_s = 1;
 		embed_answer(e);
 	}
 }

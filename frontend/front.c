@@ -223,7 +223,7 @@ static void on_wake(uv_timer_t *t)
 
 static void front_set_wake(struct front *f, uint64_t now)
 {
-	uint64_t due = lives_deadline(f->lives);
+	uint64_t due = min_u64(lives_deadline(f->lives), admission_next(&f->api));
 
 	if (due == UINT64_MAX) uv_timer_stop(&f->wake);
 	else uv_timer_start(&f->wake, on_wake, due <= now ? 0 : div_up(due - now, NS_PER_MS), 0);
@@ -232,7 +232,7 @@ static void front_set_wake(struct front *f, uint64_t now)
 /* What still runs ends with an error that says why, so that nobody takes a cut text for a whole one. */
 static void front_cut(struct front *f, uint64_t now)
 {
-	struct apierr why = {.retry_s = 1};
+	struct apierr why = {0};
 
 	f->cut = true;
 	f->drain_deadline_ns = now + FRONT_CUT_NS;
@@ -289,6 +289,7 @@ static void front_pass(struct front *f)
 	/* Twice: writing makes room for streams that waited, and may begin pipelined requests. */
 	for (i = 0; i < 2; i++) {
 		lives_step(f->lives, now);
+		admission_step(&f->api, now);
 		gens_step(&f->api, now);
 		embeds_step(&f->api, now);
 		tcp_flush(f->tcp, now);
@@ -515,6 +516,7 @@ static int front_open(struct front *f, struct errbuf *err)
 	f->api.lives = f->lives;
 	f->api.loop = &f->loop;
 	api_init(&f->api, clock_now_ns());
+	admission_open(&f->api, &f->boot->page->governor, f->boot->index);
 	front_host(f);
 	rc = journal_open(&f->api.journal, &f->boot->config, f->api.names[0], f->boot->index, api_random(&f->api), err);
 	if (rc != ST_OK) return rc;

@@ -133,6 +133,14 @@ static void on_gone(void *owner)
 	gen_free(g);
 }
 
+static void on_late(void *owner, const struct apierr *why)
+{
+	struct gen *g = owner;
+
+	if (!g->error.status) g->error = *why;
+	gen_due(g);
+}
+
 static void on_room(void *owner)
 {
 	gen_due(owner);
@@ -235,11 +243,9 @@ static bool gen_submit(struct gen *g, const struct prep *p, struct submit *s, st
 		}
 		s->m.choice = k;
 		g->choices[i].live = lives_start(g->api->lives, &s->m, &g->choices[i], g->api->now);
-		if (!g->choices[i].live) {
-			e->retry_s = 1;
+		if (!g->choices[i].live)
 			return apierr_set(e, 503, NULL, "The server holds as many requests as it can (%u). Please try again.",
 					  g->api->config->max_requests);
-		}
 		g->n_running++;
 	}
 	return true;
@@ -256,6 +262,19 @@ static bool gen_fits(const struct prep *p, struct apierr *e)
 			  n * p->n_prompts, GEN_CHOICES_BYTES_MAX / MIB);
 }
 
+/* Each choice is a request, and may become as long as it may. */
+static bool gen_admit(struct gen *g, const struct prep *p, struct submit *s, struct apierr *e)
+{
+	uint64_t n_tokens = 0;
+	size_t i;
+
+	for (i = 0; i < p->n_prompts; i++) {
+		submit_prompt(s, p, &p->prompts[i]);
+		n_tokens += g->best_of * ((uint64_t)s->m.n_prompt + s->m.n_output_max);
+	}
+	return admission_extend(g->api, g->req, g->n_choices - 1, n_tokens, e);
+}
+
 static bool gen_start_all(struct gen *g, const struct prep *p, struct apierr *e)
 {
 	struct submit s;
@@ -263,7 +282,9 @@ static bool gen_start_all(struct gen *g, const struct prep *p, struct apierr *e)
 	bool ok;
 
 	submit_init(&s, p, &g->rules);
-	ok = gen_submit(g, p, &s, e);
+	s.m.tenant = g->req->admission.tenant;
+	s.m.queue_ms = (uint32_t)div_up(g->api->config->queue_timeout, NS_PER_MS);
+	ok = gen_admit(g, p, &s, e) && gen_submit(g, p, &s, e);
 	submit_release(&s);
 	if (!ok) return false;
 	gen_answer(g, p);
@@ -282,6 +303,7 @@ void gen_start(struct api *a, struct http_request *r, struct prep *p)
 		r->owner = g;
 		r->on_gone = on_gone;
 		r->on_room = on_room;
+		r->on_late = on_late;
 		if (g->is_stream) gen_due(g);
 	} else {
 		gen_free(g);
@@ -312,6 +334,7 @@ static void gen_observe(struct gen_choice *c, const struct live_token *t)
 	c->queued_us = t->queued_us;
 	c->prefill_us = t->prefill_us;
 	c->n_cached = live_n_cached(c->live);
+	admission_first_token(a, c->gen->req);
 }
 
 /* The first choice's text, as the model wrote it, for the log. */
@@ -561,6 +584,7 @@ static bool gen_step(struct gen *g)
 		return true;
 	}
 	if (!g->is_stream) return true;
+	if (!g->begun && admission_waits_for_token(g->req)) return true; /* looked at again when it has come, or not */
 	if (!gen_may_begin(g)) return false;
 	gen_begin(g);
 	while (http_stream_has_room(g->req) && (l = list_first(&g->due))) gen_write_choice(g, CONTAINER_OF(l, struct gen_choice, in_due));

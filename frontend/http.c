@@ -95,6 +95,7 @@ const char *http_status_text(int status)
 		{500, "Internal Server Error"},
 		{501, "Not Implemented"},
 		{503, "Service Unavailable"},
+		{504, "Gateway Timeout"},
 		{505, "HTTP Version Not Supported"},
 	};
 	size_t i;

@@ -10,6 +10,7 @@
 #include "common/base.h"
 #include "common/status.h"
 #include "common/strbuf.h"
+#include "frontend/admission.h"
 
 struct conn;
 struct story;
@@ -43,6 +44,10 @@ struct http_request {
 	void *owner;
 	void (*on_gone)(void *owner); /* the client went away or was given up; not called after the answer is complete */
 	void (*on_room)(void *owner); /* output that was above HTTP_STREAM_HIGH has been sent */
+	void (*on_late)(void *owner, const struct apierr *why); /* its time is over: end it with this; NULL: on_gone, and it is answered for you */
+
+	/* The door's. */
+	struct admission admission;
 
 	struct story *story; /* the journal's; NULL: nobody wants to know */
 

@@ -41,6 +41,5 @@ void owner_refusal(struct apierr *e, uint32_t refusal, struct view text)
 	if (refusal == REFUSAL_TOO_LONG || refusal == REFUSAL_INVALID) status = 400;
 	if (refusal == REFUSAL_QUEUE_FULL || refusal == REFUSAL_DRAINING || refusal == REFUSAL_QUEUE_TIMEOUT) status = 503;
 	if (text.n == 0) text = view_text("The engine refused the request.");
-	if (status == 503) e->retry_s = 1;
 	(void)apierr_set(e, status, NULL, "%.*s", (int)text.n, (const char *)text.data);
 }

@@ -7,6 +7,7 @@
 #include "frontend/auth.h"
 #include "frontend/conn.h"
 #include "frontend/journal.h"
+#include "frontend/tenant.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,16 @@ bool routes_is_open(const char *path)
 	return false;
 }
 
+/* Whether it takes room in the engine, so that the door's limits apply (admission.h). */
+static bool routes_counts(const struct http_request *r)
+{
+	static const char *const counted[] = {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings"};
+
+	for (size_t i = 0; i < ARRAY_LEN(counted); i++)
+		if (strcmp(r->path, counted[i]) == 0) return r->method == METHOD_POST;
+	return false;
+}
+
 /* ---- at the end of the head ---- */
 
 static void strip_root(const char *root, struct http_request *r)
@@ -89,14 +100,18 @@ static int check_coding(const struct http_request *r, const char **text)
 int api_on_head(void *ctx, struct http_request *r, const char **text)
 {
 	struct api *a = ctx;
+	uint64_t key_name = 0;
+	int status;
 
 	strip_root(a->config->root_path, r);
 	if (r->method == METHOD_OPTIONS) return 0;
-	if (a->keys && !routes_is_open(r->path) && !auth_allows(a->keys, r)) {
+	if (a->keys && !routes_is_open(r->path) && !auth_allows(a->keys, r, &key_name)) {
 		*text = "This server needs an API key: send `Authorization: Bearer KEY` with one of its keys.";
 		return 401;
 	}
-	return check_coding(r, text);
+	r->admission.tenant = tenant_of(r, key_name);
+	status = check_coding(r, text);
+	return status || !routes_counts(r) ? status : admission_on_head(a, r, text);
 }
 
 /* ---- whole requests ---- */
@@ -144,7 +159,8 @@ void api_on_request(void *ctx, struct http_request *r)
 	for (i = 0; i < ARRAY_LEN(routes); i++) {
 		if (!route_matches(&routes[i], r->path)) continue;
 		if (routes[i].method == method) {
-			routes[i].handler(a, r);
+			if (!routes_counts(r) || admission_begin(a, r, &e)) routes[i].handler(a, r);
+			else apierr_answer(&e, r);
 			return;
 		}
 		allowed |= (int)routes[i].method;
@@ -170,5 +186,8 @@ void api_on_ended(void *ctx, struct http_request *r, bool is_gone)
 {
 	struct api *a = ctx;
 
-	journal_end(a->journal, r, is_gone, conn_now(r->conn));
+	/* The later of the two: an answer may end long after the connection's last event, and a client may leave before the next pass. */
+	a->now = max_u64(a->now, conn_now(r->conn));
+	admission_over(a, r);
+	journal_end(a->journal, r, is_gone, a->now);
 }

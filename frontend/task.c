@@ -71,6 +71,5 @@ void task_start(struct api *a, struct http_request *r, void (*work)(struct task 
 	}
 	if (offload_start(&a->offload, r, &t->job)) return;
 	(void)apierr_set(&t->error, 503, NULL, "The server has as many requests to prepare as it can. Please try again.");
-	t->error.retry_s = 1;
 	task_finish(t, r);
 }

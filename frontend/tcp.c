@@ -318,7 +318,7 @@ static void refuse(struct tcp *t, int fd)
 
 	t->refused++;
 	n = snprintf(answer, sizeof(answer),
-		     "HTTP/1.1 503 Service Unavailable\r\nX-Request-Id: %016llx%08llx\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+		     "HTTP/1.1 503 Service Unavailable\r\nX-Request-Id: %016llx%08llx\r\nContent-Type: application/json\r\nRetry-After: 1\r\nretry-after-ms: 1000\r\n"
 		     "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
 		     (unsigned long long)t->host->id_base, (unsigned long long)t->host->id_next++, sizeof(body) - 1, body);
 	for (i = 0; i < 16 && recv(fd, sink, sizeof(sink), MSG_DONTWAIT) > 0; i++) {

@@ -112,11 +112,19 @@ int apikeys_set(struct apikeys *k, const void *digests, size_t len)
 
 bool apikeys_has(const struct apikeys *k, const void *key, size_t len)
 {
+	uint64_t name;
+
+	return apikeys_find(k, key, len, &name);
+}
+
+bool apikeys_find(const struct apikeys *k, const void *key, size_t len, uint64_t *name)
+{
 	uint8_t digest[APIKEY_DIGEST_BYTES];
 	int found = 0;
 
 	apikey_digest(key, len, digest);
 	for (uint32_t i = 0; i < k->n; i++) found |= sodium_memcmp(digest, k->digests[i], sizeof(digest)) == 0;
+	memcpy(name, digest, sizeof(*name)); /* nobody looks at that of a wrong key */
 	sodium_memzero(digest, sizeof(digest));
 	return found != 0;
 }

@@ -31,5 +31,7 @@ int apikeys_set(struct apikeys *k, const void *digests, size_t len) MUST_CHECK;
 
 /* Takes the same time whichever key it is, or none: every digest is compared. */
 bool apikeys_has(const struct apikeys *k, const void *key, size_t len);
+/* Likewise; *name: a number that stands for the key in all processes. */
+bool apikeys_find(const struct apikeys *k, const void *key, size_t len, uint64_t *name);
 
 #endif

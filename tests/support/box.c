@@ -51,6 +51,7 @@ void box_pass(struct box *b)
 	size_t n;
 
 	lives_step(b->lives, b->now);
+	admission_step(&b->api, b->now);
 	gens_step(&b->api, b->now);
 	embeds_step(&b->api, b->now);
 	conn_pump(b->conn, b->now);
@@ -197,9 +198,11 @@ void box_open(struct box *b, bool is_welcome)
 			      .lives = b->lives, .heartbeat_max_ns = NS_PER_S};
 	assert_int_equal(chat_new(&b->api.chat, template, sizeof(template) - 1, NULL, &err), ST_OK);
 	api_init(&b->api, b->now);
+	admission_open(&b->api, &b->page->governor, 0);
 	b->host = (struct conn_host){.head_max = 4096, .body_max = MIB, .bodies_max = MIB, .request_ns = 3600 * NS_PER_S,
 				     .keep_alive_ns = 3600 * NS_PER_S, .write_ns = 3600 * NS_PER_S, .allow_origin = "*", .ctx = &b->api,
-				     .on_request = api_on_request, .on_answered = api_on_answered, .on_dirty = on_dirty};
+				     .on_head = api_on_head, .on_request = api_on_request, .on_answered = api_on_answered,
+				     .on_ended = api_on_ended, .on_dirty = on_dirty};
 	b->conn = conn_new(&b->host, b, b->now);
 	strbuf_init(&b->in, 16 * MIB);
 	lives_on_epoch(b->lives, BOX_EPOCH, b->now);
@@ -222,11 +225,16 @@ void box_close(struct box *b)
 
 void box_post(struct box *b, const char *path, const char *body)
 {
-	char *text = mem_zalloc(1, strlen(body) + 512);
+	box_post_with(b, path, "", body);
+}
+
+void box_post_with(struct box *b, const char *path, const char *headers, const char *body)
+{
+	char *text = mem_zalloc(1, strlen(body) + strlen(headers) + 512);
 
 	strbuf_reset(&b->in);
 	b->n_orders = 0;
-	sprintf(text, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", path, strlen(body), body);
+	sprintf(text, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %zu\r\n\r\n%s", path, headers, strlen(body), body);
 	conn_input(b->conn, text, strlen(text), b->now);
 	box_pass(b);
 	free(text);

@@ -54,6 +54,8 @@ void box_refuse(struct box *b, enum refusal reason, const char *text);
 
 /* The client's side. */
 void box_post(struct box *b, const char *path, const char *body);
+/* headers: each with CRLF. */
+void box_post_with(struct box *b, const char *path, const char *headers, const char *body);
 int box_status(const struct box *b);
 const char *box_body(const struct box *b);
 json_t *box_json(const struct box *b); /* the body; a new reference */

@@ -50,13 +50,13 @@ static void test_rename(void **state)
 	size_t i;
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
-		struct apierr e = {.retry_s = 3};
+		struct apierr e = {.retry_ms = 3};
 
 		(void)apierr_set(&e, 400, rows[i].param, "%s", rows[i].message);
 		apierr_rename(&e, names);
 		assert_string_equal(e.param, rows[i].own_param);
 		assert_string_equal(e.message, rows[i].own_message);
-		assert_int_equal(e.retry_s, 3);
+		assert_int_equal(e.retry_ms, 3);
 		apierr_rename(&e, NULL);
 		assert_string_equal(e.message, rows[i].own_message);
 	}

@@ -166,7 +166,7 @@ static int allowed; /* of the last request: 1, 0; -1: there was none */
 
 static void on_request(void *ctx, struct http_request *r)
 {
-	allowed = auth_allows(&keys, r);
+	allowed = auth_allows(&keys, r, &(uint64_t){0});
 	http_answer(r, 200, NULL, NULL, NULL, 0);
 }
 
