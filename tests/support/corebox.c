@@ -283,6 +283,13 @@ void corebox_ready(struct corebox *b, uint32_t n_blocks, uint32_t model_len_max)
 	core_check(b->core);
 }
 
+void corebox_taken(struct corebox *b)
+{
+	core_on_workers_taken(b->core);
+	corebox_forget_steps(b);
+	core_check(b->core);
+}
+
 void corebox_lost(struct corebox *b)
 {
 	core_on_workers_lost(b->core, b->now);

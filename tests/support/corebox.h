@@ -72,6 +72,7 @@ uint32_t corebox_token(const uint32_t *tokens, uint32_t n);
 void corebox_hello(struct corebox *b, uint32_t frontend, uint32_t incarnation);
 void corebox_ready(struct corebox *b, uint32_t n_blocks, uint32_t model_len_max);
 void corebox_lost(struct corebox *b);
+void corebox_taken(struct corebox *b); /* to be replaced */
 void corebox_cancel(struct corebox *b, uint32_t frontend, uint64_t counter);
 
 /* A submit with tokens first, first + 1, ...; views into the box, valid until the next one. n_prompt 0..COREBOX_TOKENS. */

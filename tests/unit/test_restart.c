@@ -13,7 +13,7 @@
 
 static const struct restart_config cfg = {100 * NS_PER_MS, 1000 * NS_PER_MS, 5000 * NS_PER_MS, 3, 0};
 
-enum event { STEP, READY, FAILED, EXITED, DRAIN };
+enum event { STEP, READY, FAILED, EXITED, DRAIN, PLAN };
 
 struct row {
 	uint64_t ms;
@@ -50,6 +50,7 @@ static void run(struct restart *r, const char *name, const struct row *rows)
 		case FAILED: restart_on_failed(r, w->arg); break;
 		case EXITED: restart_on_exited(r, now); break;
 		case DRAIN: restart_drain(r); break;
+		case PLAN: restart_plan(r); break;
 		}
 		action = restart_step(r, now);
 		deadline = restart_deadline(r);
@@ -206,6 +207,26 @@ static const struct row drain_waiting[] = {
 	END,
 };
 
+static const struct row planned[] = {
+	FIRST,
+	{20, READY, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{30, PLAN, 0, RESTART_NOTHING, RESTART_RUNNING, NEVER},
+	{40, EXITED, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{41, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 140}, /* the plan was for one end only */
+	{50, PLAN, 0, RESTART_NOTHING, RESTART_WAITING, 140},
+	{140, STEP, 0, RESTART_SPAWN, RESTART_STARTING, NEVER},
+	{150, EXITED, 0, RESTART_NOTHING, RESTART_WAITING, 340},
+	END,
+};
+
+static const struct row planned_while_draining[] = {
+	FIRST,
+	{20, PLAN, 0, RESTART_NOTHING, RESTART_STARTING, NEVER},
+	{30, DRAIN, 0, RESTART_NOTHING, RESTART_STARTING, NEVER},
+	{40, EXITED, 0, RESTART_NOTHING, RESTART_STOPPED, NEVER},
+	END,
+};
+
 /* clang-format on */
 static void scripts(void **state)
 {
@@ -216,6 +237,8 @@ static void scripts(void **state)
 		uint32_t deaths;
 	} cases[] = {
 		{"good", good, 1, 0},
+		{"planned", planned, 1, 2},
+		{"planned while draining", planned_while_draining, 1, 0},
 		{"doubles", doubles, 1, 6},
 		{"healthy", healthy, 1, 6},
 		{"at once", at_once, 1, 3},

@@ -91,6 +91,27 @@ static void a_death_while_idle_is_nobodys(void **state)
 	corebox_release(&b);
 }
 
+static void nobody_is_blamed_for_what_the_operator_wanted(void **state)
+{
+	struct core_config cfg = corebox_config();
+	struct corebox b;
+
+	corebox_start(&b, &cfg, 40, 400);
+	corebox_submit(&b, 1, 100, 16, 3);
+	for (uint32_t i = 0; i < 5; i++) {
+		corebox_step(&b);
+		assert_true(b.n_steps > 0);
+		corebox_taken(&b);
+		corebox_ready(&b, 40, 400);
+	}
+	assert_int_equal(corebox_stats(&b).n_suspects, 0);
+	assert_int_equal(corebox_stats(&b).replays, 5);
+	corebox_skip(&b);
+	corebox_run(&b);
+	assert_int_equal(corebox_stats(&b).finished, 1);
+	corebox_release(&b);
+}
+
 static void only_the_oldest_step_is_blamed(void **state)
 {
 	struct core_config cfg = corebox_config();
@@ -464,6 +485,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_death_makes_no_suspect),
 		cmocka_unit_test(a_death_while_idle_is_nobodys),
+		cmocka_unit_test(nobody_is_blamed_for_what_the_operator_wanted),
 		cmocka_unit_test(only_the_oldest_step_is_blamed),
 		cmocka_unit_test(the_only_one_is_ended_at_its_third_death),
 		cmocka_unit_test(trials_find_the_one),
