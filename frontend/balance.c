@@ -5,6 +5,7 @@
 
 #define BALANCE_UNUSED 0.1f /* faded requests below which a connection is not in use any more: 23 s after its only one */
 #define BALANCE_SLACK 1.25  /* of a quota: connections cannot be divided */
+#define BALANCE_PARTS 8     /* an excess goes in about so many; crumbs would move all the time */
 #define BALANCE_ROUND_UP 0.7 /* of the difference of two: moving less than the whole of it brings them closer */
 
 void balance_conn_init(struct balance_conn *c)
@@ -17,11 +18,18 @@ static bool balance_is_used(const struct balance_conn *c)
 	return c->answered >= BALANCE_UNUSED;
 }
 
+static double balance_prior(double usual, double seconds)
+{
+	return BALANCE_PRIOR + BALANCE_PRIOR_S * fmax(1 - seconds / BALANCE_PRIOR_FADES_S, 0) * usual;
+}
+
 double balance_rate(const struct balance_conn *c, double usual)
 {
+	double prior = balance_prior(usual, c->seconds);
+
 	if (!balance_is_used(c)) return 0;
 	if (usual <= 0) return c->seconds > 0 ? (double)(c->answered / c->seconds) : 0;
-	return (c->answered + BALANCE_PRIOR) / (c->seconds + BALANCE_PRIOR / usual);
+	return (c->answered + prior) / (c->seconds + prior / usual);
 }
 
 void balance_look(struct balance_conn *c, uint32_t n_answered, double seconds, double usual, struct balance_load *load)
@@ -95,21 +103,21 @@ static void balance_sum(const struct balance_view *v, struct balance_sums *s)
 }
 
 /* Of counts that come by chance, the standard deviation of the sum of rates, as a part of it. */
-static double balance_noise(const struct balance_load *l)
+static double balance_noise(const struct balance_load *l, double usual)
 {
-	return sqrt(l->answered) / (l->answered + BALANCE_PRIOR * l->n_used);
+	return sqrt(l->answered) / (l->answered + balance_prior(usual, l->seconds / l->n_used) * l->n_used);
 }
 
 /* Own share of what is above the mean goes to those below it. */
 static bool balance_plan_rates(struct balance_plan *p, const struct balance_view *v, const struct balance_sums *s)
 {
 	const struct balance_load *own = &v->loads[v->self];
-	double excess = own->rate - s->rate, tolerance = (BALANCE_TOLERANCE + BALANCE_SIGMAS * balance_noise(own)) * s->rate;
+	double excess = own->rate - s->rate, tolerance = (BALANCE_TOLERANCE + BALANCE_SIGMAS * balance_noise(own, balance_usual(v))) * s->rate;
 
 	if (excess <= 0 || s->lowest >= s->rate) return false;
 	/* One far below is helped, too, although none is far above. */
 	if (excess <= tolerance && !(s->self_is_top && s->rate - s->lowest > tolerance)) return false;
-	p->rate_min = fmin(excess / p->moves_left, own->rate / own->n_used) / 2;
+	p->rate_min = fmin(excess / BALANCE_PARTS, own->rate / own->n_used / 2);
 	p->rate_max = INFINITY;
 	for (uint32_t i = 0; i < v->n; i++) {
 		if (!balance_may_take(v, i, s)) continue;
@@ -144,6 +152,7 @@ bool balance_plan(struct balance_plan *p, const struct balance_view *v)
 	struct balance_sums s;
 
 	if (own->n_used < 2) return false; /* giving the only one away would move the load, not spread it */
+	if (own->seconds < BALANCE_SEEN_S * own->n_used) return false;
 	balance_sum(v, &s);
 	*p = (struct balance_plan){.n = v->n, .moves_left = max_u32(BALANCE_MOVES_MIN, (uint32_t)(own->n_used / 16))};
 	return balance_plan_rates(p, v, &s) || balance_plan_counts(p, v, &s);

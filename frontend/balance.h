@@ -5,7 +5,8 @@
  * One that is above the mean by more than its tolerance gives connections away, to siblings below the mean.
  *
  * Expected requests a second of a connection: (answered + k) / (seconds + k / usual), where usual is the mean of all connections of the
- * mesh and k = BALANCE_PRIOR. Where little has been seen this balances the number of connections in use, and with time what they do.
+ * mesh and k = BALANCE_PRIOR requests and, at first, what is usual in BALANCE_PRIOR_S. Where little has been seen this balances the
+ * number of connections in use, and with time what they do.
  * A connection that has asked for nothing yet counts nothing.
  *
  * Tolerance: BALANCE_TOLERANCE, and BALANCE_SIGMAS times the noise of the counts. All frontends decide by themselves and at the same
@@ -23,13 +24,16 @@
 #include "proto/limits.h"
 
 #define BALANCE_MEMORY_S 10.0
-#define BALANCE_PRIOR 2.0       /* requests */
+#define BALANCE_PRIOR 4.0       /* requests, and ... */
+#define BALANCE_PRIOR_S 0.5     /* ... seconds: a frontend that is held up for a moment has no other clients for it ... */
+#define BALANCE_PRIOR_FADES_S 4.0 /* ... less and less until so much has been seen */
 #define BALANCE_TOLERANCE 0.03  /* of the mean */
 #define BALANCE_SIGMAS 1.5
+#define BALANCE_SEEN_S 0.25     /* of an average connection: when all begin at once, siblings show what they saw at different times */
 #define BALANCE_COUNT_MAX 1.35
 #define BALANCE_COUNT_SHED_TO 1.2
 #define BALANCE_MOVES_MIN 32    /* a plan at most, and a sixteenth of the connections in use */
-#define BALANCE_SETTLE_NS (5 * NS_PER_S)
+#define BALANCE_SETTLE_NS (3 * NS_PER_S)
 
 /* Of a connection; travels with it. */
 struct balance_conn {

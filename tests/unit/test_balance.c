@@ -139,7 +139,7 @@ static void looks_fade(void **state)
 	balance_look(&c, 0, 0.1, 5, &l);
 	assert_true(l.n_used == 0 && l.rate == 0);
 	for (int i = 1; i <= 600; i++) balance_look(&c, (uint32_t)i * 2, 0.1, 5, &l); /* 20/s for a minute */
-	assert_float_equal(balance_rate(&c, 5), 20, 1);
+	assert_float_equal(balance_rate(&c, 5), 20, 2);
 	memset(&l, 0, sizeof(l));
 	for (int i = 0; i < 1000; i++) balance_look(&c, 1200, 0.1, 5, &l);
 	memset(&l, 0, sizeof(l));
