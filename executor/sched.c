@@ -12,7 +12,7 @@
  *
  * A decode that needs a block when there is none preempts: first whoever does not run now anyway (its lane is paused, or it waits
  * for a trial to end), then, of those with the lowest priority behind it, the last one of the tenant that has had most; at the end itself. The preempted one keeps its tokens, waits in its old place
- * and is computed anew. The first in order is never preempted by others, and alone it always fits (core.len_max), so
+ * and is computed anew. The first in order is never preempted while others run, and alone it always fits (core.len_max), so
  * the whole gets on.
  *
  * A request may be in two steps in flight: its last token is then known to the workers only, and counts as pending.
@@ -57,12 +57,13 @@ static bool sched_preempt_idle(struct core *c)
 /* Who makes room for s. Decodes are chosen in order, so behind s nobody is in this step yet. */
 static struct seq *sched_victim(const struct core *c, const struct seq *s)
 {
-	struct seq *victim = CONTAINER_OF(list_last(&c->seqs.in_state[SEQ_RUNNING]), struct seq, link), *it = victim;
+	const struct list *running = &c->seqs.in_state[SEQ_RUNNING];
+	struct seq *victim = CONTAINER_OF(list_last(running), struct seq, link), *it = victim;
 
 	if (fair_is_one(&c->fair)) return victim;
 	while (it != s) {
 		it = CONTAINER_OF(it->link.prev, struct seq, link);
-		if (it->priority != victim->priority) break;
+		if (it->priority != victim->priority || &it->link == list_first(running)) break;
 		if (fair_has_more(it->flow->tenant, victim->flow->tenant)) victim = it;
 	}
 	return victim;

@@ -123,12 +123,12 @@ static void liverows_on_row(struct lives *l, const struct msg_results *m, const 
 	struct live *r = map_get(&l->by_id, row->client_id);
 	bool last = false;
 
+	if (r) r->has_begun |= row->queued_us > 0 || row->n_tokens > 0; /* whichever attempt it was */
 	if (!r || liverow_is_foreign(r, row)) {
 		l->stats.dropped_stale++;
 		return;
 	}
 	live_hold(l, r);
-	r->has_begun |= row->queued_us > 0 || row->n_tokens > 0;
 	if (liverow_has_gap(r, row)) {
 		l->stats.gaps++;
 		live_resubmit(l, r, now);

@@ -99,6 +99,9 @@ static void sim_set_up_core(struct sim *s, struct core_config *c)
 {
 	c->seqs_max = (uint32_t)sim_range(s, 1, 12);
 	c->batched_tokens_max = (uint32_t)sim_range(s, 8, 128);
+	c->has_priorities = sim_chance(s, 70);
+	c->fair = sim_chance(s, 85);
+	c->tenants_max = sim_chance(s, 50) ? (uint32_t)sim_range(s, 1, 4) : 1024;
 	c->requests_max = sim_chance(s, 15) ? (uint32_t)sim_range(s, 4, 12) : 4096;
 	c->steps_in_flight_max = sim_chance(s, 80) ? 2 : 1;
 	c->prefill_chunk_max = sim_chance(s, 40) ? (uint32_t)sim_range(s, 4, 64) : 0;
@@ -125,6 +128,21 @@ uint32_t sim_len_max(const struct sim *s, uint32_t n_blocks)
 	return len;
 }
 
+/* Two tenants, one of which comes first with all that it has; nobody is ever paused. */
+static void sim_set_up_race(struct sim *s, struct sim_setup *t)
+{
+	t->n_faults = t->n_reloads = 0;
+	t->n_requests = (uint32_t)sim_range(s, 100, 160);
+	t->core.seqs_max = (uint32_t)sim_range(s, 1, 3);
+	t->core.has_priorities = false;
+	t->core.fair = true;
+	t->core.tenants_max = (uint32_t)sim_range(s, 2, 4);
+	t->core.requests_max = t->lives.requests_max = t->n_requests;
+	t->hwm_up = t->hwm_down = 1000;
+	t->drain_ns = UINT64_MAX;
+	t->has_poison = t->has_glitches = t->has_slow_frontend = t->has_frozen_frontend = t->has_queue_timeouts = false;
+}
+
 /* Little memory makes preemption; sometimes not even one of the longest fits. */
 static void sim_set_up_kv(struct sim *s, struct sim_setup *t)
 {
@@ -147,7 +165,7 @@ static void sim_set_up(struct sim *s)
 {
 	struct sim_setup *t = &s->setup;
 
-	t->n_frontends = (uint32_t)sim_range(s, 1, SIM_FRONTENDS_MAX);
+	t->n_frontends = (uint32_t)sim_range(s, 1, SIM_FRONTENDS_FIRST);
 	t->n_ranks = (uint32_t)sim_range(s, 1, SIM_RANKS_MAX);
 	t->n_requests = (uint32_t)(sim_chance(s, 10) ? sim_range(s, 80, 200) : sim_range(s, 10, 60));
 	t->n_faults = sim_chance(s, 25) ? 0 : (uint32_t)sim_range(s, 1, 9);
@@ -176,6 +194,11 @@ static void sim_set_up(struct sim *s)
 		t->hwm_down = (uint32_t)sim_range(s, 1, 4);
 		t->core.seqs_max = (uint32_t)sim_range(s, 1, 4);
 	}
+	t->n_tenants = (uint32_t)sim_range(s, 1, 8);
+	t->has_queue_timeouts = sim_chance(s, 30);
+	t->n_reloads = t->has_frozen_frontend || sim_chance(s, 50) ? 0 : (uint32_t)sim_range(s, 1, 8);
+	t->has_race = sim_chance(s, 8);
+	if (t->has_race) sim_set_up_race(s, t);
 	s->counts->recurrent_model += t->kv.recurrent;
 }
 

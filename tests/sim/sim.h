@@ -1,13 +1,14 @@
 /* sim.h - the whole mesh in one process, from a seed.
  *
  * K frontends (frontend/live.c), one executor (executor/core.c), a model of N workers that checks each step, and a
- * supervisor (sluice/restart.c) live on one virtual clock. Lanes delay, fill up, and around a death lose and misdeliver
+ * supervisor (sluice/restart.c), which also replaces them as planned (sim_reload.c), live on one virtual clock. Lanes delay, fill up, and around a death lose and misdeliver
  * as ZeroMQ does; every message on them is packed and unpacked by the real code. The seed decides everything: sizes,
  * requests, delays and faults.
  *
  * What is checked, after every pass and at the end:
  * - each request whose frontend lived ends exactly once, with exactly the tokens of the undisturbed model, or is
  *   cancelled;
+ * - queue timeouts, shares of tenants and limits are as sim_turns.c says;
  * - no step contains a request whose cancel has arrived; the KV cache holds what a step reads from it; block tables
  *   fit;
  * - core_check(), lives_check(); nothing waits for ever; in the end no block is used. */
@@ -29,6 +30,13 @@
 	C(executor_death, 20)               \
 	C(two_deaths_at_once, 20)           \
 	C(hang_then_kill, 20)               \
+	C(frontend_retired, 20)             \
+	C(executor_reload, 20)              \
+	C(worker_reload, 20)                \
+	C(queue_timeout, 20)                \
+	C(queue_timeout_resubmitted, 20)    \
+	C(fair_pass, 1000)                  \
+	C(timed, 1000)                      \
 	C(poison_refused, 20)               \
 	C(prompt_row, 1000)                 \
 	C(embedding, 20)                    \

@@ -9,16 +9,19 @@
 #include "sluice/restart.h"
 #include "tests/sim/sim.h"
 
-#define SIM_FRONTENDS_MAX 4
+#define SIM_FRONTENDS_MAX 9 /* ids; at most SIM_FRONTENDS_FIRST at the start */
+#define SIM_FRONTENDS_FIRST 4
 #define SIM_RANKS_MAX     3
 #define SIM_PROCS_MAX     (SIM_FRONTENDS_MAX + 1 + SIM_RANKS_MAX)
 #define SIM_BLOCK         16 /* tokens of a KV block, DESIGN.md */
 #define SIM_VOCAB         61
+#define SIM_OUTPUT_MAX    60 /* tokens of an answer */
 #define SIM_DIM           3
 
 /* Sizes and rates of one seed. */
 struct sim_setup {
-	uint32_t n_frontends, n_ranks, n_requests, n_faults;
+	uint32_t n_frontends, n_ranks, n_requests, n_faults; /* n_frontends: at the start */
+	uint32_t n_reloads, n_tenants;
 	uint32_t n_blocks, n_blocks_min, model_len_max;
 	struct core_kv kv;
 	struct core_config core;
@@ -31,6 +34,8 @@ struct sim_setup {
 	uint64_t hang_limit_ns;
 	uint64_t drain_ns; /* UINT64_MAX: never */
 	bool has_poison, has_glitches, has_slow_frontend;
+	bool has_queue_timeouts;
+	bool has_race; /* two tenants want more than there is, and nothing goes wrong */
 	bool has_frozen_frontend; /* frontend 0 reads nothing for a minute, and is not killed for it */
 };
 
@@ -57,6 +62,7 @@ struct sim_request {
 	uint32_t stop_after;   /* the client's stop string is complete with so many tokens; UINT32_MAX: never */
 	uint32_t cancel_after; /* the client vanishes after so many tokens; UINT32_MAX: never */
 	bool cancel_wanted;
+	uint32_t party; /* in a race: 0 or 1 */
 
 	uint32_t frontend; /* where it arrived */
 	uint32_t incarnation;
@@ -69,6 +75,9 @@ struct sim_request {
 	bool cancel_in_prefill; /* the client vanishes when its prompt has begun to run */
 	uint32_t starts;        /* bit k: it has started after 16 * k tokens from the prefix cache */
 	bool cancelled_at_core; /* no later step may contain it */
+	uint64_t sent_at;       /* first submit */
+	uint64_t held_epoch, expires_at; /* the executor that got it, and when it ends unless it runs */
+	uint64_t ran_epoch;     /* newest executor that ran it */
 	bool gone_at_core;      /* for ever: its frontend is dead and the executor knows it */
 };
 
@@ -82,6 +91,8 @@ struct sim_proc {
 	uint32_t ix;  /* frontend id or rank */
 	uint32_t num; /* in sim.procs */
 	struct restart restart;
+	bool exists; /* one is wanted there */
+	bool retiring, planned; /* it is not started again; its next death is meant */
 	bool alive, ready, reaped;
 	uint32_t life;          /* spawns */
 	uint64_t stopped_until; /* does nothing before; UINT64_MAX: until it is killed */
@@ -202,6 +213,7 @@ enum sim_event_kind {
 	SIM_EV_KILL,
 	SIM_EV_RESUME,
 	SIM_EV_FAULT,
+	SIM_EV_RELOAD,
 	SIM_EV_ARRIVE,
 	SIM_EV_VANISH,
 	SIM_EV_FREEZE,
@@ -216,6 +228,13 @@ struct sim_event {
 	uint32_t life; /* of the process, or the step's run_id */
 };
 
+/* What two tenants have been given; see sim_turns.c. */
+struct sim_race {
+	int64_t served[2], lead; /* virtual tokens; lead: of the first, when both began to wait */
+	int64_t n_waiting[2];    /* requests that have never run */
+	bool is_on;
+};
+
 struct sim {
 	uint64_t seed, rng, now, order, trace;
 	bool verbose;
@@ -224,8 +243,9 @@ struct sim {
 	struct sim_event *heap;
 	size_t n_heap, heap_cap;
 
-	uint32_t n_procs;
+	uint32_t n_procs, n_frontends; /* n_frontends: ids that have been used */
 	struct sim_proc procs[SIM_PROCS_MAX]; /* frontends, the executor, workers */
+	struct sim_race race;
 	struct sim_frontend frontends[SIM_FRONTENDS_MAX];
 	struct sim_executor executor;
 	struct sim_workers workers;
@@ -305,10 +325,27 @@ void sim_mesh_release(struct sim *s);
 void sim_mesh_event(struct sim *s, const struct sim_event *e);
 void sim_wake(struct sim *s, uint32_t num, uint64_t at);
 void sim_kill(struct sim *s, struct sim_proc *p);
+bool sim_mesh_may_strike(struct sim *s, const struct sim_proc *p);
+void sim_mesh_add_frontend(struct sim *s); /* with the next id */
 struct sim_proc *sim_proc_frontend(struct sim *s, uint32_t f);
 struct sim_proc *sim_proc_executor(struct sim *s);
 struct sim_proc *sim_proc_rank(struct sim *s, uint32_t rank);
 bool sim_mesh_is_quiet(const struct sim *s);
 void sim_mesh_check_end(struct sim *s);
+
+
+/* sim_reload.c: planned changes */
+void sim_reload_frontend(struct sim *s);
+void sim_reload_executor(struct sim *s);
+void sim_reload_workers(struct sim *s);
+bool sim_reload_frontend_is_done(const struct sim *s, uint32_t frontend);
+
+/* sim_turns.c: who is next; called at the executor's edge, but for the first */
+void sim_turns_on_send(struct sim *s, const struct msg_submit *m); /* by a frontend */
+void sim_turns_on_submit(struct sim *s, const struct msg_submit *m);
+void sim_turns_on_start(struct sim *s, struct sim_request *q, uint32_t start); /* with so many cached tokens */
+void sim_turns_on_executors_word(struct sim *s, const struct msg *m);
+void sim_turns_lane_closed(struct sim *s, uint32_t frontend);
+void sim_turns_check(struct sim *s);
 
 #endif

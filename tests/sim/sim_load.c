@@ -128,7 +128,7 @@ static void load_prompt(struct sim *s, struct sim_request *q, const uint32_t pre
 static void load_client(struct sim *s, struct sim_request *q)
 {
 	q->stop_after = q->cancel_after = UINT32_MAX;
-	if (q->poison) return; /* its death is what is to be seen */
+	if (q->poison || s->setup.has_race) return; /* its death, or its turn, is what is to be seen */
 	if (sim_chance(s, 6)) q->stop_after = (uint32_t)sim_range(s, 1, 20);
 	q->cancel_in_prefill = sim_chance(s, 5);
 	if (sim_chance(s, 8)) q->cancel_after = (uint32_t)sim_range(s, 0, 20);
@@ -174,6 +174,17 @@ static void load_kind(struct sim *s, struct sim_request *q)
 	}
 }
 
+/* A few accounts with a few tenants each; or one account's tenants, or two accounts, that race. */
+static void load_tenant(struct sim *s, struct sim_request *q)
+{
+	uint64_t ix = sim_rand(s, s->setup.n_tenants);
+
+	q->submit.tenant = (ix % 3) << 32 | ix / 3;
+	if (!s->setup.has_race) return;
+	q->party = q->ix >= s->setup.n_requests / 2;
+	q->submit.tenant = s->seed % 2 ? 7ull << 32 | (1 + q->party) : (1ull + q->party) << 32;
+}
+
 static void load_request(struct sim *s, struct sim_request *q, const uint32_t prefixes[PREFIXES][PREFIX_MAX])
 {
 	static const char *const salts[] = {"", "tenant a", "tenant b"};
@@ -183,7 +194,7 @@ static void load_request(struct sim *s, struct sim_request *q, const uint32_t pr
 	load_prompt(s, q, prefixes);
 	q->salt = sim_chance(s, 70) ? 0 : (uint32_t)sim_rand(s, ARRAY_LEN(salts));
 	m->cache_salt = view_text(salts[q->salt]);
-	m->n_output_max = (uint32_t)(sim_chance(s, 10) ? 1 : sim_range(s, 1, 60));
+	m->n_output_max = (uint32_t)(sim_chance(s, 10) ? 1 : sim_range(s, 1, SIM_OUTPUT_MAX));
 	m->n_output_min = sim_chance(s, 30) ? (uint32_t)sim_rand(s, m->n_output_max + 1) : 0;
 	m->stop_ids.n = (uint32_t)sim_rand(s, 3);
 	m->stop_ids.data = q->stop_ids;
@@ -196,6 +207,8 @@ static void load_request(struct sim *s, struct sim_request *q, const uint32_t pr
 	m->seed = sim_mix(s->seed * 1000 + q->ix);
 	m->choice = (uint32_t)sim_rand(s, 3);
 	m->n_logprobs = sim_chance(s, 25) ? (uint32_t)sim_range(s, 1, 4) : 0;
+	load_tenant(s, q);
+	m->queue_ms = s->setup.has_queue_timeouts && sim_chance(s, 60) ? (uint32_t)sim_range(s, 1, sim_chance(s, 50) ? 60 : 800) : 0;
 	m->priority = priorities[sim_rand(s, ARRAY_LEN(priorities))];
 	load_extras(s, q);
 	load_kind(s, q);
@@ -223,10 +236,11 @@ void sim_load_init(struct sim *s)
 			sim_chance(s, 50) ? s->setup.arrive_ns * sim_rand(s, 4) / 4 : sim_rand(s, s->setup.arrive_ns);
 
 		q->ix = i;
+		if (s->setup.has_race) at = i * 10 * NS_PER_US;
 		q->frontend = (uint32_t)sim_rand(s, s->setup.n_frontends);
 		load_request(s, q, prefixes);
 		sim_push(s, at, SIM_EV_ARRIVE, i, 0);
-		if (!q->poison && sim_chance(s, 20))
+		if (!q->poison && !s->setup.has_race && sim_chance(s, 20))
 			sim_push(s, at + sim_rand(s, sim_chance(s, 50) ? 8 * NS_PER_MS : 400 * NS_PER_MS),
 				 SIM_EV_VANISH, i, 0);
 	}
@@ -383,6 +397,8 @@ bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t)
 	else
 		SIM_EXPECT(s, t->rank == 0 && t->n_top == 0, "request %u gets log-probabilities", q->ix);
 	load_check_cached(s, q);
+	SIM_EXPECT(s, (t->queued_us > 0) == (t->position == 0) && (t->prefill_us > 0) == (t->position == 0),
+		   "request %u: %u and %u us at position %u", q->ix, t->queued_us, t->prefill_us, t->position);
 	q->n_received++;
 	s->counts->token++;
 	if (q->n_received >= q->cancel_after) q->cancel_wanted = true;
@@ -395,6 +411,7 @@ bool sim_client_on_token(void *ctx, void *owner, const struct live_token *t)
 static bool load_may_refuse(const struct sim *s, const struct sim_request *q, uint32_t refusal)
 {
 	if (refusal == q->refusal) return true;
+	if (refusal == REFUSAL_QUEUE_TIMEOUT) return q->submit.queue_ms && q->n_received == 0 && q->n_prompt_received == 1;
 	/* Nobody has promised anything yet. */
 	if (live_is_accepted(q->live)) return false;
 	return (refusal == REFUSAL_QUEUE_FULL && s->setup.core.requests_max < s->setup.n_requests) ||
@@ -414,6 +431,7 @@ void sim_client_on_end(void *ctx, void *owner, enum finish finish, uint32_t refu
 		s->counts->refused_too_long += refusal == REFUSAL_TOO_LONG;
 		s->counts->refused_queue_full += refusal == REFUSAL_QUEUE_FULL;
 		s->counts->refused_numeric += refusal == REFUSAL_NUMERIC;
+		s->counts->queue_timeout += refusal == REFUSAL_QUEUE_TIMEOUT;
 		s->counts->refused_draining += refusal == REFUSAL_DRAINING;
 		s->counts->refused_invalid += refusal == REFUSAL_INVALID;
 	} else {

@@ -7,6 +7,7 @@
 
 #include "common/mem.h"
 #include "common/status.h"
+#include "proto/ids.h"
 
 struct sim_proc *sim_proc_frontend(struct sim *s, uint32_t f)
 {
@@ -15,12 +16,12 @@ struct sim_proc *sim_proc_frontend(struct sim *s, uint32_t f)
 
 struct sim_proc *sim_proc_executor(struct sim *s)
 {
-	return &s->procs[s->setup.n_frontends];
+	return &s->procs[SIM_FRONTENDS_MAX];
 }
 
 struct sim_proc *sim_proc_rank(struct sim *s, uint32_t rank)
 {
-	return &s->procs[s->setup.n_frontends + 1 + rank];
+	return &s->procs[SIM_FRONTENDS_MAX + 1 + rank];
 }
 
 static const char *mesh_name(const struct sim_proc *p)
@@ -90,6 +91,7 @@ static int frontend_send(void *ctx, const struct msg *m)
 {
 	struct sim *s = ((struct frontend_ctx *)ctx)->s;
 
+	if (m->type == MSG_submit) sim_turns_on_send(s, &m->submit);
 	/* A socket to a name that carries the epoch: what is sent while nobody listens there waits and is lost. */
 	return sim_lane_send(s, &s->frontends[((struct frontend_ctx *)ctx)->frontend].up, m);
 }
@@ -172,6 +174,10 @@ static void frontend_pass(struct sim *s, uint32_t ix)
 	f->was_welcome = lives_is_welcome(f->lives);
 	deadline = lives_deadline(f->lives);
 	if (deadline != UINT64_MAX) sim_wake(s, ix, max_u64(deadline, s->now + 1));
+	if (sim_reload_frontend_is_done(s, ix)) {
+		sim_kill(s, sim_proc_frontend(s, ix));
+		return;
+	}
 	/* A slow one reads in big gulps. */
 	if (s->setup.has_slow_frontend && ix == 0 && sim_chance(s, 10))
 		sim_proc_frontend(s, ix)->stopped_until = s->now + sim_rand(s, 60 * NS_PER_MS);
@@ -182,7 +188,7 @@ static void frontend_die(struct sim *s, uint32_t ix)
 	struct sim_frontend *f = &s->frontends[ix];
 	struct lives_stats st;
 
-	s->counts->frontend_death++;
+	s->counts->frontend_death += !sim_proc_frontend(s, ix)->retiring;
 	sim_client_frontend_died(s, ix);
 	if (f->lives) {
 		lives_stats(f->lives, &st);
@@ -206,7 +212,11 @@ static int executor_send(void *ctx, uint32_t frontend, uint32_t incarnation, con
 	struct sim_executor *x = &s->executor;
 	struct sim_proc *p = sim_proc_frontend(s, frontend);
 
-	if (x->lane_incarnation[frontend] != (int32_t)incarnation) return ST_CLOSED;
+	sim_turns_on_executors_word(s, m);
+	if (x->lane_incarnation[frontend] != (int32_t)incarnation) {
+		sim_turns_lane_closed(s, frontend);
+		return ST_CLOSED;
+	}
 	if (p->life != incarnation + 1 || (p->reaped && !p->alive)) {
 		/* Nobody reads there any more, but only the supervisor's word closes the lane. */
 		if (x->dead_lane[frontend] >= s->setup.hwm_down) return ST_AGAIN;
@@ -242,18 +252,29 @@ static void executor_step(void *ctx, const struct msg_step *m)
 		SIM_EXPECT(s, q && !q->cancelled_at_core && !q->gone_at_core,
 			   "step %llu runs request %u, whose cancel has arrived", (unsigned long long)m->number,
 			   q ? q->ix : UINT32_MAX);
-		if (x->fresh[col_u32(m->run, i)]) q->starts |= 1u << col_u32(m->run_start, i) / SIM_BLOCK;
+		if (x->fresh[col_u32(m->run, i)]) {
+			q->starts |= 1u << col_u32(m->run_start, i) / SIM_BLOCK;
+			sim_turns_on_start(s, q, min_u32(col_u32(m->run_start, i), q->submit.n_prompt));
+		}
 		x->fresh[col_u32(m->run, i)] = false;
 	}
 	s->trace = sim_mix(s->trace + m->number * 64 + m->run.n);
 	sim_workers_push(s, m);
 }
 
+static void executor_timed(void *ctx, uint64_t queued_ns, uint64_t prefill_ns)
+{
+	struct sim *s = ctx;
+
+	SIM_EXPECT(s, queued_ns + prefill_ns <= s->now, "a first token took longer than the world is old");
+	s->counts->timed++;
+}
+
 static void executor_start(struct sim *s)
 {
 	struct sim_executor *x = &s->executor;
 	struct core_config cfg = s->setup.core;
-	struct core_out out = {.ctx = s, .send = executor_send, .step = executor_step};
+	struct core_out out = {s, executor_send, executor_step, executor_timed};
 	bool loaded = true;
 
 	cfg.epoch = x->epoch;
@@ -298,6 +319,8 @@ static void executor_give(struct sim *s, struct sim_packet p)
 		q = map_get(&s->by_id, m.submit.client_id);
 		if (q && m.submit.epoch == x->epoch)
 			q->cancelled_at_core = false; /* a late copy from a dead frontend */
+		if (x->lane_incarnation[client_id_frontend(m.submit.client_id)] == (int32_t)client_id_incarnation(m.submit.client_id))
+			sim_turns_on_submit(s, &m.submit);
 		core_on_submit(x->core, &m.submit, s->now);
 		break;
 	case MSG_cancel:
@@ -316,16 +339,16 @@ static void executor_receive(struct sim *s)
 {
 	struct sim_proc *self = sim_proc_executor(s);
 	struct sim_packet p;
-	uint32_t first = (uint32_t)sim_rand(s, s->setup.n_frontends);
+	uint32_t first = (uint32_t)sim_rand(s, s->n_frontends);
 
 	while (sim_ghost_pop(s, self->num, &p)) executor_give(s, p);
-	for (uint32_t i = 0; i < s->setup.n_frontends; i++) {
-		struct sim_lane *up = &s->frontends[(first + i) % s->setup.n_frontends].up;
+	for (uint32_t i = 0; i < s->n_frontends; i++) {
+		struct sim_lane *up = &s->frontends[(first + i) % s->n_frontends].up;
 
 		while (sim_lane_pop(s, up, &p)) executor_give(s, p);
 		if (up->wants_room && up->queue.n <= up->hwm / 2) {
 			up->wants_room = false;
-			mesh_wake_soon(s, (first + i) % s->setup.n_frontends);
+			mesh_wake_soon(s, (first + i) % s->n_frontends);
 		}
 	}
 }
@@ -353,6 +376,7 @@ static void executor_gone(struct sim *s, uint32_t frontend, uint32_t incarnation
 {
 	struct sim_executor *x = &s->executor;
 
+	sim_turns_lane_closed(s, frontend);
 	x->gone_incarnation[frontend] = (int32_t)incarnation;
 	if (x->lane_incarnation[frontend] <= (int32_t)incarnation) x->lane_incarnation[frontend] = -1;
 	for (uint32_t i = 0; i < s->setup.n_requests; i++) {
@@ -420,13 +444,14 @@ static void executor_pass(struct sim *s)
 	executor_notices(s);
 	executor_receive(s);
 	executor_results(s);
-	for (uint32_t f = 0; f < s->setup.n_frontends; f++) {
+	for (uint32_t f = 0; f < s->n_frontends; f++) {
 		if (x->lane_room[f]) core_on_lane_ready(x->core, f, s->now);
 		x->lane_room[f] = false;
 	}
 	memset(x->results_sent, 0, sizeof(x->results_sent));
 	core_step(x->core, s->now);
 	core_check(x->core);
+	sim_turns_check(s);
 	core_stats(x->core, &st);
 	SIM_EXPECT(s, st.blocks_free + st.blocks_cached + st.blocks_used == st.blocks_total,
 		   "free + cached + used is not all");
@@ -453,7 +478,7 @@ static void executor_die(struct sim *s)
 	s->counts->executor_death++;
 	executor_forget(s);
 	mesh_pipe_clear(&s->executor.pipe);
-	for (uint32_t f = 0; f < s->setup.n_frontends; f++) {
+	for (uint32_t f = 0; f < s->n_frontends; f++) {
 		sim_lane_receiver_died(s, &s->frontends[f].up);
 		sim_lane_sender_died(s, &s->frontends[f].down);
 	}
@@ -489,7 +514,10 @@ static void mesh_reap(struct sim *s, struct sim_proc *p)
 		sim_lane_receiver_died(s, &s->frontends[p->ix].down); /* what was sent to the corpse */
 	}
 	if (p->kind == SIM_WORKER) mesh_tell_executor(s, (struct sim_notice){.kind = SIM_NOTICE_LOST});
-	sim_push(s, restart_deadline(&p->restart), SIM_EV_SPAWN, p->num, p->life);
+	if (p->retiring) p->exists = false;
+	if (p->planned) restart_init(&p->restart, &s->setup.restart, s->now);
+	p->planned = false;
+	if (p->exists) sim_push(s, restart_deadline(&p->restart), SIM_EV_SPAWN, p->num, p->life);
 }
 
 static void mesh_spawn(struct sim *s, struct sim_proc *p)
@@ -503,7 +531,7 @@ static void mesh_spawn(struct sim *s, struct sim_proc *p)
 	sim_note(s, "%s %u is started, life %u", mesh_name(p), p->ix, p->life);
 	if (p->kind == SIM_EXECUTOR) {
 		s->executor.epoch++;
-		for (uint32_t f = 0; f < s->setup.n_frontends; f++)
+		for (uint32_t f = 0; f < s->n_frontends; f++)
 			mesh_notice(s, &s->frontends[f].pipe, f,
 				    (struct sim_notice){.kind = SIM_NOTICE_EPOCH, .epoch = s->executor.epoch});
 	}
@@ -536,7 +564,7 @@ static void mesh_ready(struct sim *s, struct sim_proc *p)
 
 /* A worker may be killed when nobody could be blamed for it: the rule is that only one who brings a worker down alone
  * is ended, and chance could strike the same lonely request again and again. */
-static bool mesh_may_strike(struct sim *s, const struct sim_proc *p)
+bool sim_mesh_may_strike(struct sim *s, const struct sim_proc *p)
 {
 	struct core_stats st;
 
@@ -551,7 +579,7 @@ static struct sim_proc *mesh_victim(struct sim *s)
 {
 	uint64_t kind = sim_rand(s, 3);
 
-	if (kind == 0) return sim_proc_frontend(s, (uint32_t)sim_rand(s, s->setup.n_frontends));
+	if (kind == 0) return sim_proc_frontend(s, (uint32_t)sim_rand(s, s->n_frontends));
 	if (kind == 1) return sim_proc_executor(s);
 	return sim_proc_rank(s, (uint32_t)sim_rand(s, s->setup.n_ranks));
 }
@@ -583,14 +611,14 @@ static void mesh_fault(struct sim *s)
 
 	s->faults_left--;
 	if (s->setup.has_glitches && sim_chance(s, 30)) {
-		mesh_glitch(s, (uint32_t)sim_rand(s, s->setup.n_frontends));
+		mesh_glitch(s, (uint32_t)sim_rand(s, s->n_frontends));
 		return;
 	}
-	if (!mesh_may_strike(s, p)) return;
+	if (!sim_mesh_may_strike(s, p)) return;
 	if (which < 45) {
 		sim_kill(s, p);
 	} else if (which < 70) {
-		if (p == q || !mesh_may_strike(s, q)) return;
+		if (p == q || !sim_mesh_may_strike(s, q)) return;
 		s->counts->two_deaths_at_once++;
 		sim_kill(s, p);
 		sim_kill(s, q);
@@ -606,6 +634,15 @@ static void mesh_fault(struct sim *s)
 			 (unsigned long long)(p->stopped_until - s->now) / 1000);
 		sim_push(s, p->stopped_until, SIM_EV_RESUME, p->num, p->life);
 	}
+}
+
+static void mesh_reload(struct sim *s)
+{
+	uint64_t which = sim_rand(s, 4);
+
+	if (which < 2) sim_reload_frontend(s);
+	else if (which == 2) sim_reload_executor(s);
+	else sim_reload_workers(s);
 }
 
 /* A frontend that reads nothing must not keep the others waiting. */
@@ -651,7 +688,7 @@ static void mesh_wake_for_inputs(struct sim *s, const struct sim_proc *p)
 	}
 	if (p->kind == SIM_FRONTEND) at = min_u64(at, mesh_first_at(&s->frontends[p->ix].down.queue));
 	else at = min_u64(at, mesh_first_at(&s->workers.replies));
-	for (uint32_t f = 0; p->kind == SIM_EXECUTOR && f < s->setup.n_frontends; f++)
+	for (uint32_t f = 0; p->kind == SIM_EXECUTOR && f < s->n_frontends; f++)
 		at = min_u64(at, mesh_first_at(&s->frontends[f].up.queue));
 	if (at != UINT64_MAX) sim_wake(s, p->num, max_u64(at, s->now + 1));
 }
@@ -684,6 +721,7 @@ void sim_mesh_event(struct sim *s, const struct sim_event *e)
 	switch (e->kind) {
 	case SIM_EV_STEP_DONE: sim_workers_done(s, e->life); return;
 	case SIM_EV_FAULT: mesh_fault(s); return;
+	case SIM_EV_RELOAD: mesh_reload(s); return;
 	case SIM_EV_ARRIVE: sim_load_arrive(s, &s->requests[e->num]); return;
 	case SIM_EV_VANISH: mesh_vanish(s, &s->requests[e->num]); return;
 	case SIM_EV_FREEZE: mesh_freeze(s); return;
@@ -711,24 +749,35 @@ void sim_mesh_event(struct sim *s, const struct sim_event *e)
 /* --- beginning and end
  * ------------------------------------------------------------------------------------------------ */
 
+static void mesh_add(struct sim *s, uint32_t num, enum sim_kind kind, uint32_t ix)
+{
+	struct sim_proc *p = &s->procs[num];
+
+	p->num = num;
+	p->kind = kind;
+	p->ix = ix;
+	p->exists = true;
+	restart_init(&p->restart, &s->setup.restart, s->now);
+	sim_push(s, s->now, SIM_EV_SPAWN, num, 0);
+}
+
+void sim_mesh_add_frontend(struct sim *s)
+{
+	uint32_t f = s->n_frontends++;
+
+	mesh_add(s, f, SIM_FRONTEND, f);
+	s->frontends[f].up = (struct sim_lane){.to = sim_proc_executor(s)->num, .hwm = s->setup.hwm_up};
+	s->frontends[f].down = (struct sim_lane){.to = f, .hwm = s->setup.hwm_down};
+}
+
 void sim_mesh_init(struct sim *s)
 {
-	s->n_procs = s->setup.n_frontends + 1 + s->setup.n_ranks;
-	for (uint32_t i = 0; i < s->n_procs; i++) {
-		struct sim_proc *p = &s->procs[i];
-
-		p->num = i;
-		p->kind = i < s->setup.n_frontends    ? SIM_FRONTEND
-			  : i == s->setup.n_frontends ? SIM_EXECUTOR
-						      : SIM_WORKER;
-		p->ix = p->kind == SIM_FRONTEND ? i : p->kind == SIM_EXECUTOR ? 0 : i - s->setup.n_frontends - 1;
-		restart_init(&p->restart, &s->setup.restart, 0);
-		sim_push(s, 0, SIM_EV_SPAWN, i, 0);
-	}
-	for (uint32_t f = 0; f < s->setup.n_frontends; f++) {
-		s->frontends[f].up = (struct sim_lane){.to = sim_proc_executor(s)->num, .hwm = s->setup.hwm_up};
-		s->frontends[f].down = (struct sim_lane){.to = f, .hwm = s->setup.hwm_down};
-	}
+	s->n_procs = SIM_FRONTENDS_MAX + 1 + s->setup.n_ranks;
+	mesh_add(s, SIM_FRONTENDS_MAX, SIM_EXECUTOR, 0);
+	for (uint32_t r = 0; r < s->setup.n_ranks; r++) mesh_add(s, SIM_FRONTENDS_MAX + 1 + r, SIM_WORKER, r);
+	for (uint32_t f = 0; f < s->setup.n_frontends; f++) sim_mesh_add_frontend(s);
+	for (uint32_t i = 0; i < s->setup.n_reloads; i++)
+		sim_push(s, 50 * NS_PER_MS + sim_rand(s, s->setup.arrive_ns), SIM_EV_RELOAD, 0, 0);
 	s->faults_left = s->setup.n_faults;
 	for (uint32_t i = 0; i < s->setup.n_faults; i++)
 		sim_push(s, 50 * NS_PER_MS + sim_rand(s, s->setup.arrive_ns), SIM_EV_FAULT, 0, 0);
@@ -741,7 +790,7 @@ void sim_mesh_release(struct sim *s)
 {
 	executor_forget(s);
 	mesh_pipe_clear(&s->executor.pipe);
-	for (uint32_t f = 0; f < s->setup.n_frontends; f++) {
+	for (uint32_t f = 0; f < s->n_frontends; f++) {
 		struct sim_frontend *fe = &s->frontends[f];
 		struct lives_stats st;
 
@@ -764,10 +813,14 @@ bool sim_mesh_is_quiet(const struct sim *s)
 {
 	struct lives_stats st;
 
-	if (s->n_open > 0 || s->faults_left > 0 || s->ghosts.n > 0) return false;
+	if (s->n_open > 0 || s->faults_left > 0) return false;
+	for (size_t i = 0; i < s->ghosts.n; i++)
+		if (s->procs[sim_queue_at(&s->ghosts, i)->to].exists) return false;
 	for (uint32_t i = 0; i < s->n_procs; i++)
-		if (!s->procs[i].ready || s->procs[i].stopped_until > s->now) return false;
-	for (uint32_t f = 0; f < s->setup.n_frontends; f++) {
+		if (s->procs[i].exists && (!s->procs[i].ready || s->procs[i].stopped_until > s->now)) return false;
+	for (uint32_t f = 0; f < s->n_frontends; f++) {
+		if (!s->procs[f].exists) continue;
+		if (s->procs[f].retiring) return false;
 		lives_stats(s->frontends[f].lives, &st);
 		if (st.n_live > 0 || !lives_is_welcome(s->frontends[f].lives)) return false;
 	}
