@@ -24,7 +24,7 @@ bench-start: all $(B)/bench/startbench $(if $(filter none,$(PEER)),,$(PEER)) ## 
 
 .PHONY: bench bench-start bench-tokenizer
 
-# build/bench/NAME from tests/bench/NAME.c: attnbench, kernbench, layerbench, decodebench, maskbench, maskdecode, startbench, tokbench.
+# build/bench/NAME from tests/bench/NAME.c: attnbench, corebench, kernbench, layerbench, decodebench, maskbench, maskdecode, startbench, tokbench.
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(TEST_LIB_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LD $@"
