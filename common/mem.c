@@ -18,6 +18,14 @@ void *mem_zalloc(size_t n, size_t size)
 	return p;
 }
 
+void *mem_aligned(size_t n, size_t align)
+{
+	void *p = aligned_alloc(align, n);
+
+	if (!p) mem_out(n, 1);
+	return memset(p, 0, n);
+}
+
 void *mem_realloc(void *ptr, size_t n, size_t size)
 {
 	void *p = reallocarray(ptr, n ? n : 1, size ? size : 1);

@@ -42,7 +42,9 @@ struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 	c->slots = mem_array(struct slot, c->cfg.seqs_max);
 	c->slots_free = mem_array(uint32_t, c->cfg.seqs_max);
 	c->order = mem_array(struct seq *, c->cfg.seqs_max);
+	c->scratch = mem_array(struct seq *, c->cfg.seqs_max);
 	c->recs = mem_array(struct step_rec, cfg->steps_in_flight_max);
+	for (i = 0; i < cfg->steps_in_flight_max; i++) c->recs[i].rows = mem_array(struct step_row, c->cfg.seqs_max);
 	for (i = 0; i < c->cfg.seqs_max; i++) c->slots_free[i] = c->cfg.seqs_max - 1 - i;
 	c->n_slots_free = c->cfg.seqs_max;
 	return c;
@@ -62,6 +64,7 @@ void core_free(struct core *c)
 	kvpool_release(&c->pool);
 	free(c->recs);
 	free(c->order);
+	free(c->scratch);
 	free(c->slots);
 	free(c->slots_free);
 	free(c);
@@ -114,7 +117,7 @@ void core_drop(struct core *c, struct seq *s)
 	expiry_end(c, s);
 	suspect_clear(c, s);
 	list_remove(&s->lane->seqs, &s->lane_link);
-	if (list_is_linked(&s->dirty_link)) list_remove(&s->lane->dirty, &s->dirty_link);
+	route_clean(s);
 	seq_free(&c->seqs, s);
 	fair_leave(&c->fair, tenant);
 }
@@ -275,7 +278,7 @@ static void core_on_token(struct core *c, struct seq *s, const struct msg_step_r
 	s->n_pending--;
 	seq_append(s, token);
 	fair_charge(s->flow->tenant, FAIR_OUTPUT_WEIGHT);
-	seq_append_top(s->logprobs, col_u32(m->ranks, row), col_u32(m->n_top, row), m->top_ids, m->top_logprobs, top_at);
+	if (s->logprobs) seq_append_top(s->logprobs, col_u32(m->ranks, row), col_u32(m->n_top, row), m->top_ids, m->top_logprobs, top_at);
 	c->stats.generation_tokens++;
 	suspect_clear(c, s);
 	route_dirty(s);
@@ -384,11 +387,21 @@ static void core_on_row(struct core *c, struct seq *s, const struct msg_step_res
 		c->stats.tokens_discarded += row->sample;
 		return;
 	}
-	hold_publish(c, s, row->end);
-	hold_leave_behind(c, s, row->end);
+	if (row->end / KVPOOL_BLOCK > s->n_published) hold_publish(c, s, row->end);
+	if (c->kv.n_windowed) hold_leave_behind(c, s, row->end);
 	if (row->n_prompt && !core_on_prompt_row(c, s, m, row, at->prompt, at->prompt_top)) return;
 	if (row->sample) core_on_token(c, s, m, at->sample, at->top);
 	if (row->pool) core_on_pooled(c, s, m, at->pooled);
+}
+
+/* What row i of a step will touch, twice: when its request is still far, and when that has come. */
+static void core_prefetch(const struct core *c, const struct step_rec *rec, uint32_t i)
+{
+	const struct seq *far = i + 2 * CORE_AHEAD < rec->n_rows ? core_row_seq(c, &rec->rows[i + 2 * CORE_AHEAD]) : NULL;
+	const struct seq *near = i + CORE_AHEAD < rec->n_rows ? core_row_seq(c, &rec->rows[i + CORE_AHEAD]) : NULL;
+
+	if (far) seq_prefetch(far);
+	if (near) __builtin_prefetch(near->tokens + near->n_tokens, 1);
 }
 
 bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now)
@@ -410,6 +423,7 @@ bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64
 	for (i = 0; i < rec->n_rows; i++) {
 		const struct step_row *row = &rec->rows[i];
 
+		core_prefetch(c, rec, i);
 		core_on_row(c, core_row_seq(c, row), m, row, &at);
 		if (row->sample) at.top += col_u32(m->n_top, at.sample++);
 		for (k = 0; k < row->n_prompt; k++) at.prompt_top += col_u32(m->prompt_n_top, at.prompt++);

@@ -120,6 +120,9 @@ struct slot {
 	uint64_t stay;
 };
 
+/* Loops over requests fetch those that they will come to so many turns later. */
+#define CORE_AHEAD 8
+
 /* A step in flight. */
 struct step_row {
 	uint64_t stay;
@@ -132,10 +135,9 @@ struct step_row {
 
 struct step_rec {
 	uint64_t number;
-	struct step_row *rows;
+	struct step_row *rows; /* (n_rows) of seqs_max */
 	uint32_t n_rows, n_samples;
 	uint32_t n_prompt_rows, n_prompt_tokens, n_pooled; /* rows with log-probabilities of the prompt, these, pooled rows */
-	size_t cap;
 };
 
 #define LANE_REFUSALS_MAX 1024 /* unsent ones; more are dropped: the frontend asks again and is refused then */
@@ -155,7 +157,10 @@ struct lane {
 	bool paused;      /* high-water mark: nothing is sent and its requests do not run */
 	bool welcome_due;
 	uint64_t sync_at, sync_number;
-	struct list seqs, dirty;
+	struct list seqs;
+	struct seq **dirty; /* (n_dirty) with something to send, in the order in which it came up; NULL: no longer */
+	uint32_t n_dirty;
+	size_t dirty_cap;
 	struct flows flows; /* what waits */
 	struct lane_refusal *refusals;
 	size_t n_refusals, refusals_cap;
@@ -226,7 +231,10 @@ struct core {
 	uint32_t rec_first, n_recs;
 	uint64_t step_number;
 	struct sched_cols cols;
-	struct seq **order; /* scratch of seqs_max */
+	struct seq **order; /* (n_order) the running requests in their order, as of seqs.running_changes == order_changes */
+	uint32_t n_order;
+	uint64_t order_changes;
+	struct seq **scratch; /* of seqs_max */
 
 	struct lane *lanes[LIMIT_FRONTENDS];
 	struct list lanes_open;
@@ -301,7 +309,8 @@ struct lane *route_lane(const struct core *c, uint64_t client_id); /* NULL: unkn
 void route_hello(struct core *c, const struct msg_hello *m);
 void route_gone(struct core *c, uint32_t frontend, uint32_t incarnation);
 void route_welcome_all(struct core *c); /* the sizes have changed */
-void route_dirty(struct seq *s);
+void route_add_dirty(struct seq *s);
+void route_clean(struct seq *s); /* nothing is to be sent of it any more */
 void route_refuse(struct core *c, struct lane *l, uint64_t client_id, uint32_t attempt, enum refusal reason, const char *text);
 void route_step(struct core *c, uint64_t now);
 uint64_t route_deadline(const struct core *c);
@@ -309,8 +318,19 @@ bool route_has_refusals(const struct core *c);
 void route_release(struct core *c);
 void route_check(const struct core *c);
 
+/* There is something to send of s. */
+static inline void route_dirty(struct seq *s)
+{
+	if (!s->dirty_at) route_add_dirty(s);
+}
+
 /* suspect.c */
-void suspect_clear(struct core *c, struct seq *s);
+void suspect_forgive(struct core *c, struct seq *s);
+/* A new token speaks for s, or it is gone. */
+static inline void suspect_clear(struct core *c, struct seq *s)
+{
+	if (s->deaths || s->suspect) suspect_forgive(c, s);
+}
 /* The workers are lost, nothing runs any more: blamed are the n requests of the oldest unanswered step. */
 void suspect_on_loss(struct core *c, struct seq **blamed, uint32_t n);
 void suspect_check(const struct core *c);

@@ -39,6 +39,7 @@ static void route_close(struct core *c, struct lane *l)
 	}
 	if (route_is_open(l)) list_remove(&c->lanes_open, &l->link);
 	l->n_refusals = 0;
+	l->n_dirty = 0;
 }
 
 static struct lane *route_make_lane(struct core *c, uint32_t frontend, uint32_t incarnation)
@@ -50,7 +51,6 @@ static struct lane *route_make_lane(struct core *c, uint32_t frontend, uint32_t 
 	l->frontend = frontend;
 	l->incarnation = incarnation;
 	list_init(&l->seqs);
-	list_init(&l->dirty);
 	flows_init(&l->flows);
 	return l;
 }
@@ -97,9 +97,19 @@ void route_welcome_all(struct core *c)
 	LIST_EACH(&c->lanes_open, it, nx) CONTAINER_OF(it, struct lane, link)->welcome_due = true;
 }
 
-void route_dirty(struct seq *s)
+void route_add_dirty(struct seq *s)
 {
-	if (!list_is_linked(&s->dirty_link)) list_push_back(&s->lane->dirty, &s->dirty_link);
+	struct lane *l = s->lane;
+
+	mem_reserve(l->dirty, l->dirty_cap, (size_t)l->n_dirty + 1);
+	l->dirty[l->n_dirty++] = s;
+	s->dirty_at = l->n_dirty;
+}
+
+void route_clean(struct seq *s)
+{
+	if (s->dirty_at) s->lane->dirty[s->dirty_at - 1] = NULL;
+	s->dirty_at = 0;
 }
 
 void route_refuse(struct core *c, struct lane *l, uint64_t client_id, uint32_t attempt, enum refusal reason, const char *text)
@@ -180,29 +190,59 @@ static uint32_t route_room(const struct route_cols *o)
 	return (uint32_t)(ROUTE_TOKENS_MAX - o->tokens.n - o->prompt_ranks.n);
 }
 
-static void route_add_top(const struct seq_logprobs *l, uint32_t position, struct vec32 *n_top, struct vec32 *ranks,
-			  struct vec32 *ids, struct vec32 *lps)
+/* Entry ix of a column that is left out as long as all its entries are 0. */
+static void route_put(struct vec32 *v, size_t ix, uint32_t x)
 {
-	uint32_t rank, at, n = seq_top(l, position, &rank, &at);
+	if (!x) return;
+	while (v->n < ix) vec32_push(v, 0);
+	vec32_push(v, x);
+}
 
-	vec32_push(n_top, n);
-	vec32_push(ranks, rank);
-	if (!n) return;
+/* Such a column in the end: empty, or with all n entries. */
+static void route_fill_up(struct vec32 *v, size_t n)
+{
+	while (v->n && v->n < n) vec32_push(v, 0);
+}
+
+static uint32_t route_add_top(const struct seq_logprobs *l, uint32_t position, uint32_t *rank, struct vec32 *ids, struct vec32 *lps)
+{
+	uint32_t at, n = seq_top(l, position, rank, &at);
+
+	if (!n) return 0;
 	vec32_append(ids, l->top_ids + at, n);
 	vec32_append(lps, l->top_lps + at, n);
+	return n;
 }
 
 /* Log-probabilities of the prompt. Returns how many. */
 static uint32_t route_add_prompt(struct route_cols *o, const struct seq *s)
 {
-	uint32_t i, n = seq_has_prompt_rows(s) ? min_u32(seq_n_prompt_known(s) - s->n_prompt_sent, route_room(o)) : 0;
+	uint32_t i, rank, n = seq_has_prompt_rows(s) ? min_u32(seq_n_prompt_known(s) - s->n_prompt_sent, route_room(o)) : 0;
 
-	vec32_push(&o->prompt_starts, n ? s->n_prompt_sent : 0);
-	vec32_push(&o->n_prompt_tokens, n);
-	for (i = 0; i < n; i++)
-		route_add_top(s->prompt_logprobs, s->n_prompt_sent + i, &o->prompt_n_top, &o->prompt_ranks, &o->prompt_top_ids,
-			      &o->prompt_top_logprobs);
+	if (!n) return 0;
+	route_put(&o->prompt_starts, o->n_rows, s->n_prompt_sent);
+	route_put(&o->n_prompt_tokens, o->n_rows, n);
+	for (i = 0; i < n; i++) {
+		vec32_push(&o->prompt_n_top, route_add_top(s->prompt_logprobs, s->n_prompt_sent + i, &rank, &o->prompt_top_ids, &o->prompt_top_logprobs));
+		vec32_push(&o->prompt_ranks, rank);
+	}
 	return n;
+}
+
+/* n output tokens. */
+static void route_add_tokens(struct route_cols *o, const struct seq *s, uint32_t n)
+{
+	const uint32_t *tokens = s->tokens + s->n_prompt + s->n_sent;
+	uint32_t i, rank;
+
+	if (n == 1) vec32_push(&o->tokens, *tokens);
+	else vec32_append(&o->tokens, tokens, n);
+	for (i = 0; s->logprobs && i < n; i++) {
+		size_t ix = o->tokens.n - n + i;
+
+		route_put(&o->n_top, ix, route_add_top(s->logprobs, s->n_sent + i, &rank, &o->top_ids, &o->top_logprobs));
+		route_put(&o->ranks, ix, rank);
+	}
 }
 
 static uint32_t route_us(uint64_t ns)
@@ -210,43 +250,32 @@ static uint32_t route_us(uint64_t ns)
 	return (uint32_t)min_u64(max_u64(ns / NS_PER_US, 1), UINT32_MAX); /* 0 says that there is none */
 }
 
-/* How long the first token of a row has taken, or the way to the first step alone. Rows with neither leave these columns short. */
+/* How long the first token of a row has taken, or the way to the first step alone. */
 static void route_add_times(struct route_cols *o, const struct seq *s, uint32_t n)
 {
 	bool first = n > 0 && s->n_sent == 0 && s->first_token_ns > 0;
 
 	if (!first && !s->begin_due) return;
-	while (o->queued_us.n < o->n_rows) vec32_push(&o->queued_us, 0);
-	while (o->prefill_us.n < o->n_rows) vec32_push(&o->prefill_us, 0);
-	vec32_push(&o->queued_us, route_us(s->began_ns - s->arrived_ns));
-	vec32_push(&o->prefill_us, first ? route_us(s->first_token_ns - s->began_ns) : 0);
-}
-
-/* The columns have all rows, or none. */
-static void route_fill_times(struct route_cols *o)
-{
-	while (o->queued_us.n > 0 && o->queued_us.n < o->n_rows) vec32_push(&o->queued_us, 0);
-	while (o->prefill_us.n > 0 && o->prefill_us.n < o->n_rows) vec32_push(&o->prefill_us, 0);
+	route_put(&o->queued_us, o->n_rows, route_us(s->began_ns - s->arrived_ns));
+	route_put(&o->prefill_us, o->n_rows, first ? route_us(s->first_token_ns - s->began_ns) : 0);
 }
 
 /* The row of a request, with as many tokens as fit: first those of the prompt. */
 static void route_add_row(struct route_cols *o, struct seq *s)
 {
-	uint32_t n_prompt = route_add_prompt(o, s);
+	uint32_t n_prompt = s->prompt_logprobs ? route_add_prompt(o, s) : 0;
 	bool prompt_is_sent = !s->prompt_logprobs || s->n_prompt_sent + n_prompt == seq_n_prompt_known(s);
-	uint32_t i, n = prompt_is_sent ? min_u32(seq_n_output(s) - s->n_sent, route_room(o)) : 0;
+	uint32_t n = prompt_is_sent ? min_u32(seq_n_output(s) - s->n_sent, route_room(o)) : 0;
 	bool ends = s->finish != FINISH_NONE && prompt_is_sent && s->n_sent + n == seq_n_output(s);
 
 	vec64_push(&o->client_ids, s->client_id);
 	vec32_push(&o->attempts, s->attempt);
 	vec32_push(&o->positions, s->n_sent);
 	vec32_push(&o->n_tokens, n);
-	vec32_push(&o->finishes, ends ? s->finish : FINISH_NONE);
-	vec32_push(&o->n_cached, s->n_cached);
-	vec32_append(&o->tokens, s->tokens + s->n_prompt + s->n_sent, n);
-	for (i = 0; i < n; i++)
-		route_add_top(s->logprobs, s->n_sent + i, &o->n_top, &o->ranks, &o->top_ids, &o->top_logprobs);
-	vec32_push(&o->n_pooled, s->n_pooled);
+	route_put(&o->finishes, o->n_rows, ends ? s->finish : FINISH_NONE);
+	route_put(&o->n_cached, o->n_rows, s->n_sent ? 0 : s->n_cached);
+	route_add_tokens(o, s, n);
+	route_put(&o->n_pooled, o->n_rows, s->n_pooled);
 	vec32_append(&o->pooled, s->pooled, s->n_pooled);
 	route_add_times(o, s, n);
 	mem_reserve(o->rows, o->rows_cap, o->n_rows + 1);
@@ -257,6 +286,46 @@ static void route_add_row(struct route_cols *o, struct seq *s)
 static bool route_has_room(const struct route_cols *o, const struct seq *s)
 {
 	return o->n_rows < LIMIT_SEQS && route_room(o) > 0 && o->pooled.n + s->n_pooled <= LIMIT_POOLED;
+}
+
+/* Rows of what is dirty, in order, as many as fit. */
+static void route_add_rows(struct route_cols *o, const struct lane *l)
+{
+	uint32_t i;
+
+	route_reset(o);
+	for (i = 0; i < l->n_dirty; i++) {
+		struct seq *s = l->dirty[i];
+
+		if (i + CORE_AHEAD < l->n_dirty && l->dirty[i + CORE_AHEAD]) seq_prefetch(l->dirty[i + CORE_AHEAD]);
+		if (!s) continue;
+		if (!route_has_room(o, s)) break;
+		route_add_row(o, s);
+	}
+	route_fill_up(&o->finishes, o->n_rows);
+	route_fill_up(&o->n_cached, o->n_rows);
+	route_fill_up(&o->prompt_starts, o->n_rows);
+	route_fill_up(&o->n_prompt_tokens, o->n_rows);
+	route_fill_up(&o->n_pooled, o->n_rows);
+	route_fill_up(&o->queued_us, o->n_rows);
+	route_fill_up(&o->prefill_us, o->n_rows);
+	route_fill_up(&o->n_top, o->tokens.n);
+	route_fill_up(&o->ranks, o->tokens.n);
+}
+
+/* Takes what is clean out of the lane's list. */
+static void route_sweep(struct lane *l)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < l->n_dirty; i++) {
+		struct seq *s = l->dirty[i];
+
+		if (!s) continue;
+		l->dirty[n++] = s;
+		s->dirty_at = n;
+	}
+	l->n_dirty = n;
 }
 
 /* The lane took the message. */
@@ -274,25 +343,19 @@ static void route_commit(struct core *c, struct lane *l)
 		if (r->ends)
 			core_drop(c, s);
 		else if (s->n_sent == seq_n_output(s) && !seq_has_prompt_rows(s))
-			list_remove(&l->dirty, &s->dirty_link);
+			route_clean(s);
 	}
+	route_sweep(l);
 }
 
 static bool route_send_results(struct core *c, struct lane *l)
 {
 	struct route_cols *o = &c->route;
 
-	while (l->dirty.len > 0) {
+	for (route_sweep(l); l->n_dirty > 0;) {
 		struct msg m = {.type = MSG_results};
 
-		route_reset(o);
-		LIST_EACH(&l->dirty, it, nx) {
-			struct seq *s = CONTAINER_OF(it, struct seq, dirty_link);
-
-			if (!route_has_room(o, s)) break;
-			route_add_row(o, s);
-		}
-		route_fill_times(o);
+		route_add_rows(o, l);
 #define ROUTE_AS_VIEW(name) .name = vec32_view(&o->name),
 		m.results = (struct msg_results){
 			.epoch = c->cfg.epoch, .client_ids = vec64_view(&o->client_ids), ROUTE_COLUMNS(ROUTE_AS_VIEW)};
@@ -366,6 +429,7 @@ void route_release(struct core *c)
 		if (!c->lanes[i]) continue;
 		flows_release(&c->lanes[i]->flows);
 		free(c->lanes[i]->refusals);
+		free(c->lanes[i]->dirty);
 		free(c->lanes[i]);
 	}
 	free(o->client_ids.v);
@@ -391,7 +455,8 @@ void route_check(const struct core *c)
 				     s->finish != FINISH_NONE;
 
 			CHECK(s->lane == l && route_lane(c, s->client_id) == l);
-			CHECK(dirty == list_is_linked(&s->dirty_link));
+			CHECK(dirty == (s->dirty_at > 0));
+			if (dirty) CHECK(s->dirty_at <= l->n_dirty && l->dirty[s->dirty_at - 1] == s);
 		}
 	}
 	CHECK(n_seqs == seqs_len(&c->seqs) && n_waiting == c->seqs.in_state[SEQ_WAITING].len);

@@ -25,10 +25,15 @@
 #define SCHED_ADDED_BYTES_MAX (4 * MIB) /* of new sequences in one step, unless one alone has more */
 #define SCHED_ADDED_ROW_BYTES 128       /* of a new sequence's columns that are no lists */
 
+/* on_trial: who runs alone, or NULL. That does not wait for a slow reader: one token ends it. */
+static bool sched_may_run_on(const struct seq *on_trial, const struct seq *s)
+{
+	return on_trial ? s == on_trial : !s->lane->paused;
+}
+
 static bool sched_may_run(const struct core *c, const struct seq *s)
 {
-	/* A trial does not wait for a slow reader: one token ends it. */
-	return c->on_trial ? s == c->on_trial : !s->lane->paused;
+	return sched_may_run_on(c->on_trial, s);
 }
 
 static void sched_preempt(struct core *c, struct seq *s)
@@ -105,31 +110,37 @@ static uint32_t sched_fit_result(const struct core *c, const struct step_rec *re
 	return n;
 }
 
-/* Writes a row of the step: n tokens from n_sched on; and a sample, or the pooled state, when they are all that there are. */
-static void sched_run(struct core *c, struct step_rec *rec, struct seq *s, uint32_t n)
+/* Writes a row of the step; its columns have room for all that may run. */
+static void sched_add_row(struct core *c, struct step_rec *rec, struct seq *s, uint32_t n, struct step_row row)
 {
 	struct sched_cols *o = &c->cols;
-	bool last = s->n_sched + n == s->n_tokens + s->n_pending;
-	struct step_row row = {.stay = c->slots[s->slot].stay,
-			       .slot = s->slot,
-			       .end = s->n_sched + n,
-			       .sample = last && !seq_is_pooling(s),
-			       .pool = last && seq_is_pooling(s)};
+	uint32_t i = rec->n_rows++;
 
-	row.n_prompt = sched_prompt_rows(s, n, &row.prompt_at);
-	vec32_push(&o->run, s->slot);
-	vec32_push(&o->run_start, s->n_sched);
-	vec32_push(&o->run_n, n);
-	vec32_push(&o->run_sample, last);
+	row.stay = c->slots[s->slot].stay;
+	row.slot = s->slot;
+	row.end = s->n_sched + n;
+	rec->rows[i] = row;
+	o->run.v[i] = s->slot;
+	o->run_start.v[i] = s->n_sched;
+	o->run_n.v[i] = n;
+	o->run_sample.v[i] = row.sample | row.pool;
+	o->run.n = o->run_start.n = o->run_n.n = o->run_sample.n = rec->n_rows;
 	s->n_sched += n;
 	s->n_pending += row.sample;
-	s->step_mark = rec->number;
-	mem_reserve(rec->rows, rec->cap, (size_t)rec->n_rows + 1);
-	rec->rows[rec->n_rows++] = row;
 	rec->n_samples += row.sample;
+}
+
+/* Runs n tokens from n_sched on; with a sample, or the pooled state, when they are all that there are. */
+static void sched_run(struct core *c, struct step_rec *rec, struct seq *s, uint32_t n)
+{
+	bool last = s->n_sched + n == s->n_tokens + s->n_pending;
+	struct step_row row = {.sample = last && !seq_is_pooling(s), .pool = last && seq_is_pooling(s)};
+
+	row.n_prompt = sched_prompt_rows(s, n, &row.prompt_at);
 	rec->n_pooled += row.pool;
 	rec->n_prompt_rows += row.n_prompt > 0;
 	rec->n_prompt_tokens += row.n_prompt;
+	sched_add_row(c, rec, s, n, row);
 }
 
 /* Writes down that a table has grown, from its block `from` on. */
@@ -189,8 +200,13 @@ static uint32_t sched_n_ready(const struct core *c, const struct seq *s)
 	return s->n_tokens + s->n_pending - s->n_sched;
 }
 
+/* One more token of s. Most need neither a block nor a look at what the result has room for. */
 static void sched_pick_decode(struct core *c, struct step_rec *rec, struct seq *s)
 {
+	if (s->n_sched % KVPOOL_BLOCK && !s->prompt_logprobs && !seq_is_pooling(s)) {
+		sched_add_row(c, rec, s, 1, (struct step_row){.sample = true});
+		return;
+	}
 	if (!sched_fit_result(c, rec, s, 1)) return;
 	if (sched_grow(c, s, 1)) sched_run(c, rec, s, 1);
 }
@@ -355,23 +371,45 @@ static uint32_t sched_chunk(const struct core *c, const struct step_rec *rec, co
 	return n ? sched_fit_result(c, rec, s, n) : 0;
 }
 
+/* c->order as it is now: gone through by steps in which nobody came or went. */
+static void sched_order(struct core *c)
+{
+	if (c->order_changes == c->seqs.running_changes) return;
+	c->n_order = 0;
+	LIST_EACH(&c->seqs.in_state[SEQ_RUNNING], it, nx) c->order[c->n_order++] = CONTAINER_OF(it, struct seq, link);
+	c->order_changes = c->seqs.running_changes;
+}
+
+/* Those who decode. Leaves the others that may run in c->scratch and returns how many. */
+static uint32_t sched_pick_decodes(struct core *c, struct step_rec *rec)
+{
+	const struct seq *on_trial = c->on_trial;
+	uint32_t i, n_ready, n_more = 0;
+
+	/* Preemption takes requests off the list, but not out of its copy. */
+	for (i = 0; i < c->n_order; i++) {
+		struct seq *s = c->order[i];
+
+		if (i + CORE_AHEAD < c->n_order) seq_prefetch(c->order[i + CORE_AHEAD]);
+		if (s->state != SEQ_RUNNING || !sched_may_run_on(on_trial, s)) continue;
+		n_ready = sched_n_ready(c, s);
+		if (n_ready == 1) sched_pick_decode(c, rec, s);
+		else if (n_ready) c->scratch[n_more++] = s;
+	}
+	return n_more;
+}
+
 static void sched_pick_running(struct core *c, struct step_rec *rec, uint32_t *budget)
 {
-	uint32_t i, n, n_order = 0;
+	uint32_t i, n, n_more;
 
-	/* A copy, because preemption changes the list. */
-	LIST_EACH(&c->seqs.in_state[SEQ_RUNNING], it, nx) c->order[n_order++] = CONTAINER_OF(it, struct seq, link);
-	for (i = 0; i < n_order; i++) {
-		struct seq *s = c->order[i];
-
-		if (s->state != SEQ_RUNNING || !sched_may_run(c, s) || sched_n_ready(c, s) != 1) continue;
-		sched_pick_decode(c, rec, s);
-	}
+	sched_order(c);
+	n_more = sched_pick_decodes(c, rec);
 	*budget -= rec->n_rows;
-	for (i = 0; i < n_order && *budget > 0; i++) {
-		struct seq *s = c->order[i];
+	for (i = 0; i < n_more && *budget > 0; i++) {
+		struct seq *s = c->scratch[i];
 
-		if (s->state != SEQ_RUNNING || !sched_may_run(c, s) || s->step_mark == rec->number) continue;
+		if (s->state != SEQ_RUNNING) continue;
 		n = sched_chunk(c, rec, s, sched_n_ready(c, s), *budget);
 		if (!n) continue;
 		/* Nobody may be preempted here: others are in this step. A prompt's blocks are its own, or reserved. */
@@ -419,7 +457,14 @@ bool sched_step(struct core *c)
 
 void sched_init(struct core *c)
 {
-	strbuf_init(&c->cols.added_grammars, LIMIT_STEP_RING_BYTES / 2);
+	struct sched_cols *o = &c->cols;
+
+	strbuf_init(&o->added_grammars, LIMIT_STEP_RING_BYTES / 2);
+	/* A request runs once a step at most. */
+	mem_reserve(o->run.v, o->run.cap, c->cfg.seqs_max);
+	mem_reserve(o->run_start.v, o->run_start.cap, c->cfg.seqs_max);
+	mem_reserve(o->run_n.v, o->run_n.cap, c->cfg.seqs_max);
+	mem_reserve(o->run_sample.v, o->run_sample.cap, c->cfg.seqs_max);
 }
 
 void sched_release(struct core *c)

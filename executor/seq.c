@@ -71,6 +71,7 @@ static void seq_link(struct seqs *t, struct seq *s)
 	struct list_link *at = &l->head;
 
 	if (s->state == SEQ_WAITING) flow_wait(s->flow, s);
+	t->running_changes += s->state == SEQ_RUNNING;
 	if (s->state == SEQ_RUNNING || s->state == SEQ_SUSPECT) {
 		while (at->prev != &l->head && seq_before(s, CONTAINER_OF(at->prev, struct seq, link))) at = at->prev;
 	}
@@ -80,18 +81,29 @@ static void seq_link(struct seqs *t, struct seq *s)
 static void seq_unlink(struct seqs *t, struct seq *s)
 {
 	if (s->state == SEQ_WAITING) flow_wait_ends(s->flow, s);
+	t->running_changes += s->state == SEQ_RUNNING;
 	list_remove(&t->in_state[s->state], &s->link);
+}
+
+void seq_set_ask(struct seq *s, const struct msg_submit *ask)
+{
+	s->ask = ask;
+	s->is_pooling = ask->kind != REQUEST_GENERATE;
+	s->n_output_max = ask->n_output_max;
+	s->n_output_min = ask->n_output_min;
+	s->stop_filter = 0;
+	for (uint32_t i = 0; i < ask->stop_ids.n; i++) s->stop_filter |= 1ull << col_u32(ask->stop_ids, i) % 64;
 }
 
 struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct flow *flow, uint64_t arrival)
 {
 	struct msg first = {.type = MSG_submit, .submit = *m};
-	struct seq *s = mem_new(struct seq);
+	struct seq *s = mem_aligned(align_up(sizeof(*s), 64), 64);
 
 	CHECK(!seqs_find(t, m->client_id));
 	first.submit.tokens = view_of(NULL, 0);
 	s->asked = msg_dup(&first);
-	s->ask = &s->asked->submit;
+	seq_set_ask(s, &s->asked->submit);
 	s->lane = lane;
 	s->flow = flow;
 	s->client_id = m->client_id;
@@ -117,7 +129,7 @@ struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lan
 
 void seq_free(struct seqs *t, struct seq *s)
 {
-	CHECK(!list_is_linked(&s->lane_link) && !list_is_linked(&s->dirty_link) && !heap_is_linked(&s->expiry) && s->tables[0].n == 0);
+	CHECK(!list_is_linked(&s->lane_link) && !s->dirty_at && !heap_is_linked(&s->expiry) && s->tables[0].n == 0);
 	seq_unlink(t, s);
 	map_remove(&t->by_id, s->client_id);
 	flow_leave(s->flow);
@@ -194,19 +206,26 @@ void seq_set_prompt_sent(struct seq *s, uint32_t position)
 
 uint32_t seq_n_output_limit(const struct seq *s, uint32_t len_max)
 {
-	return min_u32(s->ask->n_output_max, len_max > s->n_prompt ? len_max - s->n_prompt : 0);
+	return min_u32(s->n_output_max, len_max > s->n_prompt ? len_max - s->n_prompt : 0);
+}
+
+static bool seq_ends_with_stop(const struct seq *s)
+{
+	uint32_t i, last = s->tokens[s->n_tokens - 1];
+
+	if (!(s->stop_filter >> last % 64 & 1)) return false;
+	for (i = 0; i < s->ask->stop_ids.n; i++)
+		if (col_u32(s->ask->stop_ids, i) == last) return true;
+	return false;
 }
 
 enum finish seq_finish(const struct seq *s, uint32_t len_max)
 {
-	uint32_t i, n = seq_n_output(s);
+	uint32_t n = seq_n_output(s);
 
 	if (seq_is_pooling(s)) return s->pooled ? FINISH_STOP : FINISH_NONE;
 	/* The token at output position n_output_min is the first that may end the request. */
-	if (n > s->ask->n_output_min) {
-		for (i = 0; i < s->ask->stop_ids.n; i++)
-			if (col_u32(s->ask->stop_ids, i) == s->tokens[s->n_tokens - 1]) return FINISH_STOP;
-	}
+	if (n > s->n_output_min && seq_ends_with_stop(s)) return FINISH_STOP;
 	return n > 0 && n >= seq_n_output_limit(s, len_max) ? FINISH_LENGTH : FINISH_NONE;
 }
 

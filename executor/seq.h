@@ -42,57 +42,69 @@ struct seq_logprobs {
 };
 
 struct seq {
+	/* Two cache lines that each step of a decode touches, and no others: thousands are gone through in a row. */
+	struct lane *lane;
+	uint32_t *tokens; /* prompt, then output */
+	uint64_t client_id;
+	uint64_t stop_filter; /* bit id % 64 for each stop id */
+	struct seq_logprobs *logprobs;        /* of the output; NULL: not asked for */
+	struct seq_logprobs *prompt_logprobs; /* of the prompt, whose first token has none */
+	struct flow *flow;       /* of its tenant, on the lane */
+	uint64_t first_token_ns; /* when it had its first token or pooled state; 0: not yet */
+	enum seq_state state : 8;
+	enum finish finish : 8;
+	bool accept_due;  /* the attempt has not been answered yet */
+	bool begin_due;   /* its frontend must hear that it runs: of those with a queue timeout */
+	bool is_pooling;  /* ask->kind is not REQUEST_GENERATE */
+	bool suspect;     /* waits for its trial, or is on trial (suspect.c) */
+	uint32_t attempt;
+	uint32_t n_tokens, tokens_cap, n_prompt;
+	uint32_t n_sched, n_pending;
+	uint32_t n_sent;  /* output tokens that the lane has taken */
+	uint32_t n_output_max, n_output_min; /* of ask */
+	uint32_t n_published; /* blocks of each table whose content is known to the prefix cache */
+	uint32_t slot;     /* while RUNNING */
+	uint32_t dirty_at; /* 1 + place in lane.dirty, while there is something to send; else 0 */
+	uint32_t deaths;   /* losses in a row in whose oldest step it was, without a new token since */
+	uint32_t n_cached; /* prompt tokens from the prefix cache, of the first run */
+
 	struct list_link link;       /* seqs.in_state[state] */
 	struct list_link lane_link;  /* lane.seqs */
-	struct list_link dirty_link; /* lane.dirty, while there is something to send */
-	struct lane *lane;
-	struct flow *flow;       /* of its tenant, on the lane */
 	struct heap_link turn;   /* flow.waiting, while WAITING */
 	struct heap_link expiry; /* core.expiries, until it runs for the first time; of requests with a queue timeout */
-	enum seq_state state;
-
-	uint64_t client_id;
-	uint32_t attempt;
 	uint32_t priority;
 	uint64_t arrival;
 	uint64_t arrived_ns, expires_ns; /* the latter: of core.expiries */
-	uint64_t began_ns, first_token_ns; /* first step, and first token or pooled state; 0: not yet */
+	uint64_t began_ns; /* first step; 0: not yet */
+	uint32_t n_pooled, n_prompt_sent; /* the latter: prompt positions below it need no sending; of requests with prompt_logprobs */
 
-	uint32_t *tokens; /* prompt, then output */
-	uint32_t n_tokens, tokens_cap, n_prompt;
 	const struct msg_submit *ask; /* the first submit without its tokens; its views are in `asked` */
 	struct msg *asked;            /* owned */
 	uint32_t vocab;               /* that its token ids were compared with; 0: not yet */
 	struct kvpool_chain root;     /* of the cache salt */
-	struct seq_logprobs *logprobs;        /* of the output; NULL: not asked for */
-	struct seq_logprobs *prompt_logprobs; /* of the prompt, whose first token has none */
-	float *pooled;     /* of a pooling request that is done */
-	uint32_t n_pooled;
+	float *pooled;     /* (n_pooled) of a pooling request that is done */
 
-	uint32_t slot; /* while RUNNING */
-	uint32_t n_sched, n_pending;
-	uint64_t step_mark; /* number of the last step that runs it */
 	struct seq_table tables[LIMIT_KV_GROUPS]; /* while RUNNING */
 	uint32_t n_all;      /* blocks that each table needs for the tokens that were known when it started to run */
 	uint32_t n_reserved; /* blocks that the rest of the prompt will take: core.n_reserved has them too */
 	uint32_t prompt_from; /* while RUNNING: the first prompt position whose log-probabilities the workers give */
-	uint32_t n_published; /* blocks of each table whose content is known to the prefix cache */
-	struct kvpool_chain chain; /* that ends with them */
+	struct kvpool_chain chain; /* that ends with the published blocks */
 	bool was_run;         /* counted in the statistics of prompts */
-	uint32_t n_cached;    /* prompt tokens from the prefix cache, of the first run */
-
-	uint32_t deaths; /* losses in a row in whose oldest step it was, without a new token since */
-	bool suspect;    /* waits for its trial, or is on trial (suspect.c) */
-
-	uint32_t n_sent;  /* output tokens that the lane has taken */
-	uint32_t n_prompt_sent; /* prompt positions below it need no sending; of requests with prompt_logprobs */
-	bool begin_due;   /* its frontend must hear that it runs: of those with a queue timeout */
-	bool accept_due;  /* the attempt has not been answered yet */
-	enum finish finish;
 };
+
+#define SEQ_HOT_BYTES 128
+_Static_assert(offsetof(struct seq, link) <= SEQ_HOT_BYTES, "as said at its beginning");
+
+/* Fetches what a step needs of a request that it comes to soon. */
+static inline void seq_prefetch(const struct seq *s)
+{
+	__builtin_prefetch(s);
+	__builtin_prefetch((const char *)s + 64);
+}
 
 struct seqs {
 	struct list in_state[SEQ_STATES];
+	uint64_t running_changes; /* +1 whenever a request enters or leaves SEQ_RUNNING */
 	struct map by_id;
 };
 
@@ -104,6 +116,8 @@ void seqs_release(struct seqs *t); /* frees all requests */
 uint32_t seqs_len(const struct seqs *t);
 struct seq *seqs_find(const struct seqs *t, uint64_t client_id);
 
+/* What s asks for, and its copies of what each step wants to know of it. */
+void seq_set_ask(struct seq *s, const struct msg_submit *ask);
 /* A WAITING request from a checked submit: copies what it needs. It holds its place in the flow until seq_free(). */
 struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct flow *flow, uint64_t arrival);
 /* The caller has given its blocks back and taken it off the lane's lists. */
@@ -119,7 +133,7 @@ static inline uint32_t seq_n_output(const struct seq *s)
 
 static inline bool seq_is_pooling(const struct seq *s)
 {
-	return s->ask->kind != REQUEST_GENERATE;
+	return s->is_pooling;
 }
 
 /* Prompt positions below it have their log-probabilities; n_prompt when none are missing or none were asked for. */

@@ -36,7 +36,7 @@ static struct seq *suspect_next(const struct core *c)
 	return best;
 }
 
-void suspect_clear(struct core *c, struct seq *s)
+void suspect_forgive(struct core *c, struct seq *s)
 {
 	s->deaths = 0;
 	s->suspect = false;

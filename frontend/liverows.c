@@ -23,13 +23,19 @@ static struct view liverows_column(struct view c, uint32_t ix, uint32_t n)
 	return n ? view_of((const char *)c.data + (size_t)ix * sizeof(uint32_t), n) : view_of(NULL, 0);
 }
 
+/* A column that may be left out: nothing but zeros then. */
+static bool liverows_may_be(struct view column, uint32_t n_rows)
+{
+	return column.n == n_rows || column.n == 0;
+}
+
 /* A token of a row: number ix of its columns, whose entries begin at top_ix. */
 static struct live_token liverow_token(struct view ranks, struct view n_top, struct view ids, struct view logprobs, uint32_t ix,
 				     uint32_t top_ix)
 {
-	uint32_t n = col_u32(n_top, ix);
+	uint32_t n = col_u32_or_0(n_top, ix);
 
-	return (struct live_token){.rank = col_u32(ranks, ix),
+	return (struct live_token){.rank = col_u32_or_0(ranks, ix),
 				   .n_top = n,
 				   .top_ids = liverows_column(ids, top_ix, n),
 				   .top_logprobs = liverows_column(logprobs, top_ix, n)};
@@ -169,29 +175,17 @@ static uint64_t liverows_sum(struct view column)
 	return sum;
 }
 
-/* A column that may be left out: nothing but zeros then. */
-static bool liverows_may_be(struct view column, uint32_t n_rows)
-{
-	return column.n == n_rows || column.n == 0;
-}
-
-static uint32_t liverows_at(struct view column, uint32_t ix)
-{
-	return ix < column.n ? col_u32(column, ix) : 0;
-}
-
 /* All columns describe the same rows, tokens and entries. */
 static bool liverows_fit(const struct msg_results *m)
 {
 	uint32_t n_rows = m->client_ids.n, n_tokens = m->tokens.n, n_prompt = m->prompt_ranks.n;
 
-	if (m->attempts.n != n_rows || m->positions.n != n_rows || m->n_tokens.n != n_rows || m->finishes.n != n_rows ||
-	    m->n_cached.n != n_rows)
-		return false;
+	if (m->attempts.n != n_rows || m->positions.n != n_rows || m->n_tokens.n != n_rows) return false;
+	if (!liverows_may_be(m->finishes, n_rows) || !liverows_may_be(m->n_cached, n_rows)) return false;
 	if (!liverows_may_be(m->prompt_starts, n_rows) || !liverows_may_be(m->n_prompt_tokens, n_rows) || !liverows_may_be(m->n_pooled, n_rows))
 		return false;
 	if (!liverows_may_be(m->queued_us, n_rows) || !liverows_may_be(m->prefill_us, n_rows)) return false;
-	if (m->n_top.n != n_tokens || m->ranks.n != n_tokens || m->top_ids.n != m->top_logprobs.n) return false;
+	if (!liverows_may_be(m->n_top, n_tokens) || !liverows_may_be(m->ranks, n_tokens) || m->top_ids.n != m->top_logprobs.n) return false;
 	if (m->prompt_n_top.n != n_prompt || m->prompt_top_ids.n != m->prompt_top_logprobs.n) return false;
 	return liverows_sum(m->n_tokens) == n_tokens && liverows_sum(m->n_top) == m->top_ids.n &&
 	       liverows_sum(m->n_prompt_tokens) == n_prompt && liverows_sum(m->prompt_n_top) == m->prompt_top_ids.n &&
@@ -212,15 +206,15 @@ void liverows_on_results(struct lives *l, const struct msg_results *m, uint64_t 
 		row.attempt = col_u32(m->attempts, i);
 		row.position = col_u32(m->positions, i);
 		row.n_tokens = col_u32(m->n_tokens, i);
-		row.finish = col_u32(m->finishes, i);
-		row.n_cached = col_u32(m->n_cached, i);
-		row.prompt_start = liverows_at(m->prompt_starts, i);
-		row.n_prompt = liverows_at(m->n_prompt_tokens, i);
-		row.n_pooled = liverows_at(m->n_pooled, i);
-		row.queued_us = liverows_at(m->queued_us, i);
-		row.prefill_us = liverows_at(m->prefill_us, i);
+		row.finish = col_u32_or_0(m->finishes, i);
+		row.n_cached = col_u32_or_0(m->n_cached, i);
+		row.prompt_start = col_u32_or_0(m->prompt_starts, i);
+		row.n_prompt = col_u32_or_0(m->n_prompt_tokens, i);
+		row.n_pooled = col_u32_or_0(m->n_pooled, i);
+		row.queued_us = col_u32_or_0(m->queued_us, i);
+		row.prefill_us = col_u32_or_0(m->prefill_us, i);
 		liverows_on_row(l, m, &row, now);
-		for (uint32_t k = 0; k < row.n_tokens; k++) row.top_ix += col_u32(m->n_top, row.token_ix + k);
+		for (uint32_t k = 0; k < row.n_tokens; k++) row.top_ix += col_u32_or_0(m->n_top, row.token_ix + k);
 		for (uint32_t k = 0; k < row.n_prompt; k++) row.prompt_top_ix += col_u32(m->prompt_n_top, row.prompt_ix + k);
 		row.token_ix += row.n_tokens;
 		row.prompt_ix += row.n_prompt;

@@ -37,6 +37,12 @@ static inline uint32_t col_u32(struct view c, uint32_t ix)
 	return v;
 }
 
+/* Of a column that may be left out when all of it is 0. */
+static inline uint32_t col_u32_or_0(struct view c, uint32_t ix)
+{
+	return c.n ? col_u32(c, ix) : 0;
+}
+
 static inline uint64_t col_u64(struct view c, uint32_t ix)
 {
 	uint64_t v;

@@ -115,14 +115,14 @@ static void take_row(struct chaos *c, const struct msg_results *m, uint32_t row,
 		position = col_u32(m->positions, row) + i;
 		assert_true(position < r->n_expected);
 		assert_int_equal(col_u32(m->tokens, token_at + i), r->expected[position]);
-		assert_int_equal(col_u32(m->n_top, token_at + i), r->n_logprobs);
+		assert_int_equal(col_u32_or_0(m->n_top, token_at + i), r->n_logprobs);
 		if (r->n_logprobs) assert_int_equal(col_u32(m->top_ids, top_at), r->expected[position]);
 		top_at += r->n_logprobs;
 		if (position == r->n_received) r->n_received++;
 	}
-	assert_true(col_u32(m->n_cached, row) <= r->n_prompt);
-	if (col_u32(m->finishes, row) == FINISH_NONE || col_u32(m->positions, row) + i != r->n_received) return;
-	assert_int_equal(col_u32(m->finishes, row), r->finish);
+	assert_true(col_u32_or_0(m->n_cached, row) <= r->n_prompt);
+	if (col_u32_or_0(m->finishes, row) == FINISH_NONE || col_u32(m->positions, row) + i != r->n_received) return;
+	assert_int_equal(col_u32_or_0(m->finishes, row), r->finish);
 	assert_int_equal(r->n_received, r->n_expected);
 	r->state = ENDED;
 	c->n_ended++;
@@ -134,7 +134,7 @@ static void take_results(struct chaos *c, const struct msg_results *m)
 
 	for (i = 0; i < m->client_ids.n; i++) {
 		take_row(c, m, i, token_at, top_at);
-		for (k = 0; k < col_u32(m->n_tokens, i); k++) top_at += col_u32(m->n_top, token_at + k);
+		for (k = 0; k < col_u32(m->n_tokens, i); k++) top_at += col_u32_or_0(m->n_top, token_at + k);
 		token_at += col_u32(m->n_tokens, i);
 	}
 }

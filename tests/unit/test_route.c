@@ -445,7 +445,7 @@ static int record_results(void *ctx, uint32_t frontend, uint32_t incarnation, co
 	assert_true(r->n < 8);
 	r->rows[r->n] = m->results.client_ids.n;
 	r->tokens[r->n] = m->results.tokens.n;
-	r->finish[r->n] = col_u32(m->results.finishes, m->results.finishes.n - 1);
+	r->finish[r->n] = col_u32_or_0(m->results.finishes, m->results.client_ids.n - 1);
 	r->position[r->n++] = col_u32(m->results.positions, m->results.positions.n - 1);
 	return ST_OK;
 }

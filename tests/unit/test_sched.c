@@ -456,7 +456,7 @@ static void the_answer_is_cached_as_well(void **state)
 		       "step 32 run[0 50+1s]\n"
 		       "results 0.0 2#1@0[] c48\n"
 		       "results 0.0 2#1@0[578] c48\n"
-		       "results 0.0 2#1@1[657]length c48\n");
+		       "results 0.0 2#1@1[657]length\n");
 	corebox_release(&b);
 }
 

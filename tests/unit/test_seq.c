@@ -274,8 +274,9 @@ static void a_request_ends_as_its_last_token_says(void **state)
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		const struct msg_submit ask = {
 			.stop_ids = view_of(stops, 2), .n_output_min = rows[i].n_min, .n_output_max = rows[i].n_max};
-		struct seq s = {.ask = &ask};
+		struct seq s = {0};
 
+		seq_set_ask(&s, &ask);
 		for (k = 0; rows[i].tokens[k]; k++) {
 			if (rows[i].tokens[k] == '|')
 				s.n_prompt = k;
@@ -290,8 +291,9 @@ static void a_request_ends_as_its_last_token_says(void **state)
 static void the_output_limit_is_the_smaller_one(void **state)
 {
 	const struct msg_submit ask = {.n_output_max = 5};
-	struct seq s = {.n_prompt = 10, .ask = &ask};
+	struct seq s = {.n_prompt = 10};
 
+	seq_set_ask(&s, &ask);
 	assert_int_equal(seq_n_output_limit(&s, 100), 5);
 	assert_int_equal(seq_n_output_limit(&s, 15), 5);
 	assert_int_equal(seq_n_output_limit(&s, 14), 4);
@@ -409,8 +411,9 @@ static void a_pooling_request_ends_with_its_state(void **state)
 {
 	const struct msg_submit ask = {.kind = REQUEST_POOL_LAST};
 	float pooled[1] = {1};
-	struct seq s = {.ask = &ask, .n_prompt = 4, .n_tokens = 4};
+	struct seq s = {.n_prompt = 4, .n_tokens = 4};
 
+	seq_set_ask(&s, &ask);
 	assert_true(seq_is_pooling(&s));
 	assert_int_equal(seq_finish(&s, 4), FINISH_NONE);
 	s.pooled = pooled;
