@@ -2,9 +2,11 @@
 server counts, its memory must stay flat, and no error may come that was not made on purpose."""
 import asyncio
 import collections
+import itertools
 import json
 import os
 import random
+import signal
 import socket
 import struct
 
@@ -190,22 +192,27 @@ class Client:
 
 
 class Load:
-    def __init__(self, server, n, seed=1, think_s=0.5):
+    def __init__(self, server, n, seed=1, think_s=0.5, hang_s=0):
+        """hang_s: the server's --hang-timeout; 0: nobody is stopped, only killed."""
+        self.hang_s = hang_s
         self.server, self.n_clients, self.seed, self.think_s = server, n, seed, think_s
         self.seen, self.errors, self.n = collections.Counter(), [], 0
-        self.frontend_kills, self.killed_at, self.under_way, self.stopping = 0, -1e9, 0, False
+        self.frontend_kills, self.grace_until, self.under_way, self.stopping = 0, 0, 0, False
+        self.kills = collections.Counter()
 
     def just_killed(self):
-        return asyncio.get_running_loop().time() - self.killed_at < 1
+        return asyncio.get_running_loop().time() < self.grace_until
 
     def kill(self, kind, sig, rng):
+        """sig: SIGKILL, or SIGSTOP, which the server turns into a death within --hang-timeout."""
         pids = self.server.kids(kind)
         if not pids:
             return
         if kind == "frontend":
             self.frontend_kills += 1
-            self.killed_at = asyncio.get_running_loop().time()
+            self.grace_until = asyncio.get_running_loop().time() + (1 if sig == signal.SIGKILL else 2 * self.hang_s + 1)
         os.kill(rng.choice(pids), sig)
+        self.kills["%s %s" % (kind, sig.name)] += 1
 
     async def quiet(self):
         """No client asks any more, and the server has noticed who has left."""
@@ -250,11 +257,12 @@ async def phase(load, seconds, kills, every_s, rng, samples=None):
     load.begin()
     loop = asyncio.get_running_loop()
     end, kill_at = loop.time() + seconds, loop.time() + every_s
+    next_kind = itertools.cycle(kills)
     while loop.time() < end:
         await asyncio.sleep(min(1, seconds / 20))
         if kills and loop.time() >= kill_at:
             kill_at = loop.time() + every_s * rng.uniform(0.5, 1.5)
-            load.kill(rng.choice(kills), sv.signal.SIGKILL, rng)
+            load.kill(next(next_kind), signal.SIGSTOP if load.hang_s and rng.random() < 0.25 else signal.SIGKILL, rng)
         if samples is not None:
             samples.append(await asyncio.to_thread(rss_kib, load.server))
     await load.quiet()

@@ -8,8 +8,8 @@ import soak
 
 async def run(s):
     load, rng = soak.Load(s, 48, think_s=0.1), random.Random(7)
-    for seconds, kills in ((3, ("worker", "executor")), (3, ("frontend", "worker", "executor"))):
-        seen, counted = await soak.phase(load, seconds, kills, 0.8, rng)
+    for seconds, kills in ((4, ("worker", "executor")), (4, ("frontend", "worker", "executor"))):
+        seen, counted = await soak.phase(load, seconds, kills, 1.2, rng)
         assert not load.errors, load.errors[:20]
         soak.expect_same_books(seen, counted)
         assert seen["length"] > 0 and seen["gone"] > 0 and seen["4xx"] > 0, seen
