@@ -50,20 +50,27 @@ static bool cgroup_number_at(const char *dir, const char *name, uint64_t *out)
 	return cgroup_read_at(dir, name, buf, sizeof(buf)) && cgroup_number(buf, out);
 }
 
-/* The value of "name 123" in a file of such lines; 0 when it is not there. */
-static uint64_t cgroup_stat(const char *dir, const char *file, const char *name)
+/* The value of "name 123" in a file of such lines; false when it is not there. */
+static bool cgroup_find_stat(const char *dir, const char *file, const char *name, uint64_t *out)
 {
 	char buf[CGROUP_FILE_MAX];
 	size_t len = strlen(name);
-	uint64_t value = 0;
 
-	if (!cgroup_read_at(dir, file, buf, sizeof(buf))) return 0;
+	if (!cgroup_read_at(dir, file, buf, sizeof(buf))) return false;
 	for (char *line = buf; line && *line; line = strchr(line, '\n')) {
 		if (*line == '\n') line++;
 		if (strncmp(line, name, len) != 0 || line[len] != ' ') continue;
-		return cgroup_number(line + len + 1, &value) ? value : 0;
+		return cgroup_number(line + len + 1, out);
 	}
-	return 0;
+	return false;
+}
+
+/* Likewise; 0 when it is not there. */
+static uint64_t cgroup_stat(const char *dir, const char *file, const char *name)
+{
+	uint64_t value;
+
+	return cgroup_find_stat(dir, file, name, &value) ? value : 0;
 }
 
 /* The process's path in the hierarchy of `controller` ("" for version 2), from /proc/self/cgroup. */
@@ -167,4 +174,48 @@ uint64_t cgroup_memory_left(const char *root)
 	cgroup_walk(root, "/sys/fs/cgroup/unified", "", cgroup_visit_memory, &left);
 	cgroup_walk(root, "/sys/fs/cgroup/memory", "memory", cgroup_visit_memory, &left);
 	return left;
+}
+
+struct cgroup_oom {
+	struct cgroup_memory *out;
+	bool found;   /* the process's own group, or the nearest one that can be read */
+	size_t base;  /* length of the mount's path */
+};
+
+static void cgroup_visit_oom(const char *dir, void *ctx)
+{
+	struct cgroup_oom *o = ctx;
+	uint64_t kills, limit, peak = 0;
+
+	if (!o->found && (cgroup_find_stat(dir, "memory.events", "oom_kill", &kills) || /* version 2, then 1 */
+			  cgroup_find_stat(dir, "memory.oom_control", "oom_kill", &kills))) {
+		o->found = true;
+		o->out->oom_kills = kills;
+	}
+	if (cgroup_number_at(dir, "memory.max", &limit)) {
+		if (!cgroup_number_at(dir, "memory.peak", &peak)) (void)cgroup_number_at(dir, "memory.current", &peak);
+	} else if (cgroup_number_at(dir, "memory.limit_in_bytes", &limit) && limit < CGROUP_UNLIMITED) {
+		(void)cgroup_number_at(dir, "memory.max_usage_in_bytes", &peak);
+	} else {
+		return;
+	}
+	if (o->out->path[0] && o->out->limit <= limit) return;
+	snprintf(o->out->path, sizeof(o->out->path), "%s", dir[o->base] ? dir + o->base : "/");
+	o->out->limit = limit;
+	o->out->peak = peak;
+}
+
+bool cgroup_memory(struct cgroup_memory *out, const char *root)
+{
+	static const struct {
+		const char *mount, *controller;
+	} places[] = {{"/sys/fs/cgroup", ""}, {"/sys/fs/cgroup/unified", ""}, {"/sys/fs/cgroup/memory", "memory"}};
+	struct cgroup_oom o = {.out = out};
+
+	*out = (struct cgroup_memory){0};
+	for (size_t i = 0; i < ARRAY_LEN(places) && !o.found; i++) {
+		o.base = strlen(root) + strlen(places[i].mount);
+		cgroup_walk(root, places[i].mount, places[i].controller, cgroup_visit_oom, &o);
+	}
+	return o.found;
 }

@@ -16,4 +16,14 @@ double cgroup_cpu_limit(const char *root);
  * UINT64_MAX when there is no limit. */
 uint64_t cgroup_memory_left(const char *root);
 
+/* What the kernel's out-of-memory killer looks at. */
+struct cgroup_memory {
+	uint64_t oom_kills;   /* processes of this process's group that it has killed, ever */
+	char path[512];       /* of the group with the tightest limit, below the mount; "" when none has one */
+	uint64_t limit, peak; /* of that group, bytes: what it may use, and the most that it has used; 0 without a limit */
+};
+
+/* False when the kills of no group can be read. */
+bool cgroup_memory(struct cgroup_memory *out, const char *root) MUST_CHECK;
+
 #endif

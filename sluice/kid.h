@@ -44,7 +44,7 @@ struct kid {
 	bool alive;           /* a process exists and is not reaped */
 	bool has_beaten;      /* this process has given a sign of life */
 	bool was_killed;      /* by this supervisor: its SIGKILL is no riddle */
-	char end[256];        /* how the last process ended, in words; "" before */
+	char end[512];        /* how the last process ended, in words; "" before */
 	uint64_t beat_ns;     /* its heartbeat as last seen, and for how long it has been that */
 	uint64_t silent_ns;
 	const struct kid_events *events;

@@ -177,8 +177,31 @@ static void serve_remove_socket(struct serve *s, const struct kid *k)
 	unlink(path);
 }
 
-static void on_serve_tick(uv_timer_t *t);
+/* A SIGKILL that nobody here has sent: was it the kernel? */
+static void serve_describe_sigkill(struct serve *s, struct kid *k)
+{
+	static const enum page_counter counters[] = {COUNTER_oom_frontend, COUNTER_oom_executor, COUNTER_oom_worker};
+	static const char *const options[] = {"--max-connections or --max-requests", "--max-requests",
+					      "--gpu-memory-utilization or --kv-cache-memory-bytes"};
+	struct cgroup_memory m;
 
+	if (cgroup_memory(&m, "") && oom_claim(&s->oom, &m)) {
+		oom_text(k->end, sizeof(k->end), k->name, options[k->kind], &m);
+		page_count(&s->mesh.page->supervisor, counters[k->kind], 1);
+	} else {
+		snprintf(k->end, sizeof(k->end), "%s was ended by signal 9 (Killed) from outside%s", k->name,
+			 s->oom.readable ? "" : ", perhaps for want of memory: dmesg tells");
+	}
+}
+
+static void serve_describe_end(struct serve *s, struct kid *k, int64_t status, int sig)
+{
+	if (sig == SIGKILL && !k->was_killed) serve_describe_sigkill(s, k);
+	else if (sig) snprintf(k->end, sizeof(k->end), "%s was ended by signal %d (%s)", k->name, sig, strsignal(sig));
+	else snprintf(k->end, sizeof(k->end), "%s exited with code %d", k->name, (int)status);
+}
+
+static void on_serve_tick(uv_timer_t *t);
 
 static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 {
@@ -186,8 +209,7 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 	uint64_t now = clock_now_ns();
 	bool was_asked = k->restart.planned || k->restart.draining;
 
-	if (sig) snprintf(k->end, sizeof(k->end), "%s was ended by signal %d (%s)", k->name, sig, strsignal(sig));
-	else snprintf(k->end, sizeof(k->end), "%s exited with code %d", k->name, (int)status);
+	serve_describe_end(s, k, status, sig);
 	if (!was_asked && (sig || !k->restart.has_failed)) {
 		bar_clear(s);
 		log_warning("%s; it will be started again", k->end);
@@ -377,6 +399,13 @@ static void serve_end_hung(struct serve *s, uint64_t now)
 	}
 }
 
+static void serve_look_for_oom(struct serve *s, uint64_t now)
+{
+	struct cgroup_memory m;
+
+	if (oom_is_due(&s->oom, now) && cgroup_memory(&m, "")) oom_look(&s->oom, &m, now);
+}
+
 static void serve_finish(struct serve *s)
 {
 	bar_clear(s);
@@ -397,6 +426,7 @@ static void on_serve_tick(uv_timer_t *t)
 	governor_tidy(&s->mesh.page->governor, s->config.max_tenants);
 	serve_step_fleet(s, now);
 	if (getpid() == 1) serve_reap_strangers(s);
+	serve_look_for_oom(s, now);
 	switch (s->state) {
 	case SERVING:
 		serve_end_hung(s, now);
@@ -429,6 +459,7 @@ static int serve_start(struct serve *s, struct errbuf *err)
 {
 	uint32_t n_frontends = s->config.num_frontends, n = 0;
 	uint64_t now = clock_now_ns();
+	struct cgroup_memory m;
 	int rc;
 
 	/* auto: HTTP work is a small part beside the worker's; one frontend for each four cores. */
@@ -449,6 +480,7 @@ static int serve_start(struct serve *s, struct errbuf *err)
 	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) kid_init(&s->kids[n++], KID_FRONTEND, i, &s->mesh, &s->loop, &s->events, now);
 	atomic_store(&s->mesh.page->model_ident, s->model_ident);
 	page_state(&s->mesh.page->supervisor, PAGE_SERVING);
+	oom_init(&s->oom, cgroup_memory(&m, "") ? &m : NULL, now);
 	atomic_store(&s->mesh.page->supervisor.pid, (uint32_t)getpid());
 	return serve_open_fleet(s, n_frontends, now, err);
 }

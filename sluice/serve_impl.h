@@ -4,6 +4,7 @@
 
 #include "sluice/change.h"
 #include "sluice/control.h"
+#include "sluice/oom.h"
 #include "sluice/keysource.h"
 #include "sluice/kid.h"
 
@@ -30,6 +31,7 @@ struct serve {
 	uint64_t deadline_ns; /* of LEAVING: drain then; of DRAINING and STOPPING: kill then */
 	int exit_code;
 	uint64_t ticked_ns;
+	struct oom oom;
 	bool was_ready, said_why, bar_shown;
 	struct errbuf why; /* what a child said last before it gave up */
 };

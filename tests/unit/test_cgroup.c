@@ -109,6 +109,70 @@ static void limits_are_read(void **state)
 	}
 }
 
+static const struct kill_row {
+	const char *what;
+	struct file files[FILES_MAX];
+	bool found;
+	struct cgroup_memory expect;
+} kill_rows[] = {
+	{"nothing there", {{NULL, NULL}}, false, {0}},
+	{"version 2: own kills, the tighter limit above",
+	 {{"proc/self/cgroup", "0::/a/b\n"},
+	  {"sys/fs/cgroup/a/b/memory.events", "low 0\noom 9\noom_kill 3\noom_group_kill 0\n"},
+	  {"sys/fs/cgroup/a/b/memory.max", "max\n"},
+	  {"sys/fs/cgroup/a/memory.events", "oom_kill 8\n"},
+	  {"sys/fs/cgroup/a/memory.max", "300\n"},
+	  {"sys/fs/cgroup/a/memory.peak", "299\n"},
+	  {"sys/fs/cgroup/memory.max", "400\n"}},
+	 true,
+	 {3, "/a", 300, 299}},
+	{"version 2 without memory.peak",
+	 {{"proc/self/cgroup", "0::/\n"},
+	  {"sys/fs/cgroup/memory.events", "oom_kill 0\n"},
+	  {"sys/fs/cgroup/memory.max", "300\n"},
+	  {"sys/fs/cgroup/memory.current", "20\n"}},
+	 true,
+	 {0, "/", 300, 20}},
+	{"version 1",
+	 {{"proc/self/cgroup", "4:memory:/x\n0::/\n"},
+	  {"sys/fs/cgroup/memory/x/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"},
+	  {"sys/fs/cgroup/memory/x/memory.limit_in_bytes", "9000\n"},
+	  {"sys/fs/cgroup/memory/x/memory.max_usage_in_bytes", "8000\n"}},
+	 true,
+	 {5, "/x", 9000, 8000}},
+	{"version 1 in a container, without a limit",
+	 {{"proc/self/cgroup", "4:memory:/docker/abc\n"},
+	  {"sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 6\n"},
+	  {"sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"}},
+	 true,
+	 {6, "", 0, 0}},
+	{"an old kernel counts none",
+	 {{"proc/self/cgroup", "4:memory:/x\n"},
+	  {"sys/fs/cgroup/memory/x/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\n"}},
+	 false,
+	 {0}},
+};
+
+static void kills_are_read(void **state)
+{
+	char root[64], cmd[128];
+
+	for (size_t i = 0; i < sizeof(kill_rows) / sizeof(kill_rows[0]); i++) {
+		const struct kill_row *r = &kill_rows[i];
+		struct cgroup_memory m;
+
+		snprintf(root, sizeof(root), "/tmp/sluice-cgroup-XXXXXX");
+		assert_non_null(mkdtemp(root));
+		for (int k = 0; k < FILES_MAX && r->files[k].path; k++) make_file(root, &r->files[k]);
+		if (cgroup_memory(&m, root) != r->found || m.oom_kills != r->expect.oom_kills || m.limit != r->expect.limit ||
+		    m.peak != r->expect.peak || strcmp(m.path, r->expect.path) != 0)
+			fail_msg("%s: %llu kills, limit %llu, peak %llu of %s", r->what, (unsigned long long)m.oom_kills,
+				 (unsigned long long)m.limit, (unsigned long long)m.peak, m.path);
+		snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
+		assert_int_equal(system(cmd), 0);
+	}
+}
+
 static void this_machine_has_something(void **state)
 {
 	assert_in_range(cpuset_available(), 1, sysconf(_SC_NPROCESSORS_ONLN));
@@ -119,6 +183,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(limits_are_read),
+		cmocka_unit_test(kills_are_read),
 		cmocka_unit_test(this_machine_has_something),
 	};
 
