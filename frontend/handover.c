@@ -17,14 +17,15 @@
 
 enum handover_kind { HANDOVER_CONNECTION = 1 };
 
-/* Both ends are on one machine and of one build, or the version differs. */
+/* Both ends are on one machine and of one build, or the version differs. Not the addressee: the supervisor passes on what is left in the
+ * inbox of a frontend that is gone. */
 struct handover_packet {
 	uint32_t version, kind;
-	uint32_t from, to;
+	uint32_t from;
 	struct handover_note note;
 	uint8_t mac[MAC_BYTES]; /* over all before it */
 };
-_Static_assert(sizeof(struct handover_packet) == 4 * 4 + 12 + MAC_BYTES, "no padding: every byte is sent, and under the MAC");
+_Static_assert(sizeof(struct handover_packet) == 3 * 4 + 12 + MAC_BYTES, "no padding: every byte is sent, and under the MAC");
 
 struct handover {
 	struct handover_config config;
@@ -68,7 +69,7 @@ static size_t handover_signed_bytes(void)
 int handover_send(struct handover *h, uint32_t to, int fd, const struct handover_note *note)
 {
 	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8))) = {0};
-	struct handover_packet p = {.version = HANDOVER_VERSION, .kind = HANDOVER_CONNECTION, .from = h->config.self, .to = to, .note = *note};
+	struct handover_packet p = {.version = HANDOVER_VERSION, .kind = HANDOVER_CONNECTION, .from = h->config.self, .note = *note};
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	struct iovec io = {&p, sizeof(p)};
 	struct msghdr m = {.msg_name = &addr, .msg_namelen = sizeof(addr), .msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
@@ -89,7 +90,7 @@ int handover_send(struct handover *h, uint32_t to, int fd, const struct handover
 
 static bool handover_is_ours(const struct handover *h, const struct handover_packet *p, size_t len)
 {
-	return len == sizeof(*p) && p->version == HANDOVER_VERSION && p->kind == HANDOVER_CONNECTION && p->to == h->config.self &&
+	return len == sizeof(*p) && p->version == HANDOVER_VERSION && p->kind == HANDOVER_CONNECTION &&
 	       mac_is(p->mac, h->config.key, p, handover_signed_bytes());
 }
 

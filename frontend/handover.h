@@ -4,7 +4,7 @@
  * datagram, then the inbox, which the supervisor keeps open over the reader's death, then whoever reads it. The sender only closes its
  * copy. Sending never waits: a full inbox (net.unix.max_dgram_qlen datagrams, 10 by default) leaves the connection where it is.
  *
- * Nothing that arrives is trusted: a datagram of another size, version, addressee or with a wrong MAC, and a descriptor that is no
+ * Nothing that arrives is trusted: a datagram of another size or version or with a wrong MAC, and a descriptor that is no
  * connected stream socket, are dropped, closed and counted. */
 #ifndef SLUICE_HANDOVER_H
 #define SLUICE_HANDOVER_H

@@ -232,7 +232,7 @@ static void junk_is_dropped_counted_and_closed(void **state)
 	throw_in(m, real, len + 1, c[0]);
 	throw_in(m, real, len, -1); /* without the connection */
 	want += 5;
-	for (size_t i = 0; i < len; i++) { /* each byte counts: header, addressee, note, MAC */
+	for (size_t i = 0; i < len; i++) { /* each byte counts: header, note, MAC */
 		memcpy(bad, real, len);
 		bad[i] ^= 1;
 		throw_in(m, bad, len, c[0]);
