@@ -8,6 +8,7 @@
 #include "sluice/pullcmd.h"
 #include "sluice/serve.h"
 #include "sluice/tokenizecmd.h"
+#include "sluice/topcmd.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ static const struct {
 	{"scale", scalecmd_main, "change how many frontends a running mesh has"},
 	{"reload", reloadcmd_main, "have a running mesh use new programs, keys and templates"},
 	{"drain", draincmd_main, "end a running mesh when its requests are done"},
+	{"top", topcmd_main, "watch a running mesh in the terminal"},
 	{"pull", pullcmd_main, "fetch a model from a Hugging Face hub"},
 	{"chat", chatcmd_main, "talk to a server in the terminal"},
 	{"complete", completecmd_main, "have a server continue a text"},

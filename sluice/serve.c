@@ -482,6 +482,7 @@ static int serve_start(struct serve *s, struct errbuf *err)
 	page_state(&s->mesh.page->supervisor, PAGE_SERVING);
 	oom_init(&s->oom, cgroup_memory(&m, "") ? &m : NULL, now);
 	atomic_store(&s->mesh.page->supervisor.pid, (uint32_t)getpid());
+	atomic_store(&s->mesh.page->supervisor.started_ns, clock_now_ns());
 	return serve_open_fleet(s, n_frontends, now, err);
 }
 
