@@ -10,8 +10,8 @@
  *
  * Nothing is reserved for a request that is still arriving: slow senders could hold all places without ever asking for anything.
  *
- * Tenants are named by X-Gateway-Inference-Fairness-Id, which is trusted as a key is (a gateway that lets clients choose it must not
- * pass it on), else by the API key, where the server has keys; all others are one tenant, nobody. */
+ * A tenant is an API key, where the server has keys, with X-Gateway-Inference-Fairness-Id if that came (tenant.h). The header is believed:
+ * who holds a key can divide its own account, so a gateway in front sets the header or takes it away. All others are one tenant. */
 #ifndef SLUICE_ADMISSION_H
 #define SLUICE_ADMISSION_H
 
