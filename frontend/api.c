@@ -141,7 +141,13 @@ bool api_engine_failed(const struct api *a, struct apierr *e)
 	return true;
 }
 
-bool api_is_ready(struct api *a, struct apierr *e)
+void api_refuse_preparing(struct api *a, struct apierr *e)
+{
+	page_count(a->slot, COUNTER_rejected_preparing, 1);
+	(void)apierr_set(e, 503, NULL, "The server has as many requests to prepare as it can. Please try again.");
+}
+
+static bool api_takes_requests(const struct api *a, struct apierr *e)
 {
 	struct page_health h;
 
@@ -156,6 +162,13 @@ bool api_is_ready(struct api *a, struct apierr *e)
 	page_health(a->page, a->now, a->heartbeat_max_ns, &h);
 	return apierr_set(e, 503, NULL, "The model is not ready yet: %s, %.0f%%%s%s%s.", h.phase, h.progress * 100, h.detail[0] ? " (" : "",
 			  h.detail, h.detail[0] ? ")" : "");
+}
+
+bool api_is_ready(struct api *a, struct apierr *e)
+{
+	if (api_takes_requests(a, e)) return true;
+	page_count(a->slot, COUNTER_rejected_not_ready, 1);
+	return false;
 }
 
 bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e)

@@ -76,6 +76,8 @@ bool api_body(struct http_request *r, json_t **out);
 bool api_engine_failed(const struct api *a, struct apierr *e);
 /* True when generations can start, now or as soon as the engine is back; else e is set (503 with phase and percentage). */
 bool api_is_ready(struct api *a, struct apierr *e);
+/* Sets e: no thread has room for what the request needs (offload.h). */
+void api_refuse_preparing(struct api *a, struct apierr *e);
 /* True when the model is one of ours (or not named). Any thread. */
 bool api_knows_model(const struct api *a, const char *name, size_t len, struct apierr *e);
 /* True when the request's priority is 0 or --scheduling-policy has an ear for it. Any thread. */

@@ -189,7 +189,7 @@ static void on_end(void *owner, enum finish finish, uint32_t refusal, struct vie
 
 	in->live = NULL;
 	e->n_running--;
-	if (refusal) owner_refusal(&e->error, refusal, text);
+	if (refusal) owner_refusal(&e->error, e->api->slot, refusal, text);
 	else if (!in->vector.values) (void)apierr_set(&e->error, 500, NULL, "The engine ended the request before it was complete.");
 	if (e->n_running == 0 || e->error.status) embed_due(e);
 }
@@ -356,7 +356,7 @@ void embed_start(struct api *a, struct http_request *r)
 		embed_on_read(&e->job);
 		embed_on_ready(&e->job);
 	} else if (!offload_start(&a->offload, r, &e->job)) {
-		(void)apierr_set(&e->error, 503, NULL, "The server has as many requests to prepare as it can. Please try again.");
+		api_refuse_preparing(a, &e->error);
 		embed_answer(e);
 	}
 }

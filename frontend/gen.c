@@ -416,7 +416,7 @@ static void on_end(void *owner, enum finish finish, uint32_t refusal, struct vie
 	struct gen *g = c->gen;
 
 	if (refusal) {
-		owner_refusal(&g->error, refusal, text);
+		owner_refusal(&g->error, g->api->slot, refusal, text);
 	} else if (finish == FINISH_ABORT) {
 		(void)apierr_set(&g->error, 500, NULL, "The engine ended the request before it was complete.");
 	} else {

@@ -34,10 +34,12 @@ void owner_on_embedding(void *ctx, void *owner, struct view values)
 	if (k->on_embedding) k->on_embedding(owner, values);
 }
 
-void owner_refusal(struct apierr *e, uint32_t refusal, struct view text)
+void owner_refusal(struct apierr *e, struct page_slot *slot, uint32_t refusal, struct view text)
 {
 	int status = 500;
 
+	if (refusal == REFUSAL_QUEUE_FULL) page_count(slot, COUNTER_rejected_queue, 1);
+	if (refusal == REFUSAL_QUEUE_TIMEOUT) page_count(slot, COUNTER_rejected_queue_timeout, 1);
 	if (refusal == REFUSAL_TOO_LONG || refusal == REFUSAL_INVALID) status = 400;
 	if (refusal == REFUSAL_QUEUE_FULL || refusal == REFUSAL_DRAINING || refusal == REFUSAL_QUEUE_TIMEOUT) status = 503;
 	if (text.n == 0) text = view_text("The engine refused the request.");

@@ -4,6 +4,7 @@
 #define SLUICE_OWNER_H
 
 #include "frontend/live.h"
+#include "proto/page.h"
 
 struct owner_kind {
 	/* As in lives_out; NULL: dropped, and no token ends the request. */
@@ -25,7 +26,7 @@ void owner_on_prompt_token(void *ctx, void *owner, const struct live_token *t);
 void owner_on_embedding(void *ctx, void *owner, struct view values);
 
 struct apierr;
-/* What a client is told when a request ended without its result. */
-void owner_refusal(struct apierr *e, uint32_t refusal, struct view text);
+/* What a client is told when a request ended without its result; counted in the slot. */
+void owner_refusal(struct apierr *e, struct page_slot *slot, uint32_t refusal, struct view text);
 
 #endif

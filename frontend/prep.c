@@ -373,6 +373,6 @@ void prep_start(struct api *a, struct http_request *r, const struct endpoint *en
 		}
 	}
 	if (offload_start(&a->offload, r, &p->job)) return;
-	(void)apierr_set(&p->error, 503, NULL, "The server has as many requests to prepare as it can. Please try again.");
+	api_refuse_preparing(a, &p->error);
 	prep_finish(p, r);
 }

@@ -70,6 +70,6 @@ void task_start(struct api *a, struct http_request *r, void (*work)(struct task 
 		return;
 	}
 	if (offload_start(&a->offload, r, &t->job)) return;
-	(void)apierr_set(&t->error, 503, NULL, "The server has as many requests to prepare as it can. Please try again.");
+	api_refuse_preparing(a, &t->error);
 	task_finish(t, r);
 }
