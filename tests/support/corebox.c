@@ -220,6 +220,15 @@ static void corebox_on_step(void *ctx, const struct msg_step *step)
 	if (!b->quiet) corebox_log_step(b, step);
 }
 
+static void corebox_on_timed(void *ctx, uint64_t queued_ns, uint64_t prefill_ns)
+{
+	struct corebox *b = ctx;
+
+	b->n_timed++;
+	b->queued_ns = queued_ns;
+	b->prefill_ns = prefill_ns;
+}
+
 struct core_config corebox_config(void)
 {
 	return (struct core_config){.epoch = COREBOX_EPOCH,
@@ -237,7 +246,7 @@ struct core_config corebox_config(void)
 void corebox_init(struct corebox *b, const struct core_config *cfg)
 {
 	struct core_config c = cfg ? *cfg : corebox_config();
-	struct core_out out = {.ctx = b, .send = corebox_on_send, .step = corebox_on_step};
+	struct core_out out = {.ctx = b, .send = corebox_on_send, .step = corebox_on_step, .timed = corebox_on_timed};
 
 	*b = (struct corebox){.now = NS_PER_S, .vocab = COREBOX_IDS, .dim = COREBOX_DIM};
 	strbuf_init(&b->log, 16 * MIB);

@@ -54,6 +54,8 @@ struct corebox {
 	bool last_rc;                                  /* what the core said to the last one */
 	/* When set, gets what is sent instead of the log. */
 	int (*on_send)(struct corebox *b, uint32_t frontend, uint32_t incarnation, const struct msg *m);
+	uint32_t n_timed; /* first tokens that the core has said the times of, and those of the last one */
+	uint64_t queued_ns, prefill_ns;
 	uint32_t tokens[COREBOX_TOKENS]; /* of the request being built */
 	uint64_t n_tokens_run;  /* computed by steps answered so far */
 	uint64_t n_steps_answered;
