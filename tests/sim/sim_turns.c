@@ -76,8 +76,8 @@ static void turns_on_results(struct sim *s, const struct msg_results *m)
 		struct sim_request *q = map_get(&s->by_id, col_u64(m->client_ids, i));
 
 		if (!q) continue;
-		s->race.served[q->party] += TURNS_OUTPUT_WEIGHT * col_u32(m->n_tokens, i);
-		if (col_u32(m->finishes, i) != FINISH_NONE) turns_forget(q);
+		s->race.served[q->party] += TURNS_OUTPUT_WEIGHT * col_u32_or_0(m->n_tokens, i);
+		if (col_u32_or_0(m->finishes, i) != FINISH_NONE) turns_forget(q);
 	}
 }
 

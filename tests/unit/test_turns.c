@@ -35,13 +35,14 @@ static int listen_to(struct corebox *b, uint32_t frontend, uint32_t incarnation,
 	if (m->type == MSG_refused) hear(m->refused.client_id, m->refused.reason == REFUSAL_QUEUE_TIMEOUT ? "!" : "?");
 	for (uint32_t i = 0; m->type == MSG_results && i < r->client_ids.n; i++) {
 		uint64_t id = col_u64(r->client_ids, i);
-		uint32_t queued = r->queued_us.n ? col_u32(r->queued_us, i) : 0;
+		uint32_t queued = col_u32_or_0(r->queued_us, i), prefill = col_u32_or_0(r->prefill_us, i);
 
-		assert_true(r->queued_us.n == r->prefill_us.n && (r->queued_us.n == 0 || r->queued_us.n == r->client_ids.n));
-		if (queued && !col_u32(r->prefill_us, i)) hear(id, "+");
-		else if (queued) queued_us[client_id_counter(id)] = queued;
-		if (queued) prefill_us[client_id_counter(id)] = col_u32(r->prefill_us, i);
-		if (col_u32(r->finishes, i)) hear(id, "");
+		if (queued && !prefill) hear(id, "+");
+		if (prefill) {
+			queued_us[client_id_counter(id)] = queued;
+			prefill_us[client_id_counter(id)] = prefill;
+		}
+		if (col_u32_or_0(r->finishes, i)) hear(id, "");
 	}
 	return ST_OK;
 }
