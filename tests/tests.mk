@@ -59,6 +59,11 @@ build/tests/gramtool: build/obj/tests/e2e/gramtool.o $(TEST_LIB_OBJS:$(B)/%=buil
 	@echo "  LD $@"
 	@$(CC) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
+build/tests/poison/sluice-worker-cpu: build/obj/tests/e2e/poisonworker.o build/lib/libsluice.a
+	@mkdir -p $(@D)
+	@echo "  LD $@"
+	@$(CC) $(LDFLAGS) -Wl,--wrap=batch_take -o $@ $^ $(LIBS)
+
 $(VENV)/.done: tests/e2e/requirements.txt
 	@echo "  PY $(VENV)"
 	@rm -rf $(VENV)
@@ -77,7 +82,7 @@ test: ## install what is missing, build, and run all tests that end within ten m
 	@+-$(MAKE) --no-print-directory -k unit sim-run schema-run e2e-run
 	@$(RUN_TESTS) sum
 
-test-build: all $(TEST_BINS) $(REPLAY_BINS) build/tests/tinymodel build/tests/gramtool $(VENV)/.done
+test-build: all $(TEST_BINS) $(REPLAY_BINS) build/tests/tinymodel build/tests/gramtool build/tests/poison/sluice-worker-cpu $(VENV)/.done
 
 unit: $(UNIT_BINS) $(REPLAY_BINS) ## unit and kernel tests (cmocka), and the fuzz targets over their corpus
 	@$(RUN_TESTS) programs $(UNIT_BINS) $(REPLAY_BINS)
@@ -93,7 +98,7 @@ SCHEMA_SAMPLES ?= 2000
 schema-run: build/tests/gramtool $(VENV)/.done
 	@-$(RUN_TESTS) command "JSON Schema's test suite, $(SCHEMA_SAMPLES) outputs" -- $(PYTHON) tests/e2e/schema_suite.py --samples $(SCHEMA_SAMPLES)
 
-e2e-run: all build/tests/tinymodel $(VENV)/.done
+e2e-run: all build/tests/tinymodel build/tests/poison/sluice-worker-cpu $(VENV)/.done
 	@SLUICE_BIN_DIR=$(B)/bin $(RUN_TESTS) pytest $(PYTHON) tests/e2e $(E2E)
 
 e2e: e2e-run ## real processes, real clients
