@@ -36,9 +36,17 @@ static void change_end(struct change *c, bool good, const char *text)
 	c->out.done(c->out.ctx, good, text);
 }
 
+static void change_stop_trials(struct change *c)
+{
+	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++)
+		if (change_is_trial(c, i)) c->out.stop(c->out.ctx, i);
+}
+
 void change_cancel(struct change *c, const char *why)
 {
-	if (change_is_running(c)) change_end(c, false, why);
+	if (!change_is_running(c)) return;
+	change_stop_trials(c);
+	change_end(c, false, why);
 }
 
 static void change_fail(struct change *c, const char *why)
@@ -78,12 +86,6 @@ static bool is_any_trial(const struct change *c)
 	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++)
 		if (change_is_trial(c, i)) return true;
 	return false;
-}
-
-static void change_stop_trials(struct change *c)
-{
-	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++)
-		if (change_is_trial(c, i)) c->out.stop(c->out.ctx, i);
 }
 
 /* A new frontend, in place of another unless that is FLEET_NONE. */

@@ -69,7 +69,7 @@ static inline bool change_is_running(const struct change *c)
 /* None may be running. Nothing happens before change_step(). */
 void change_scale(struct change *c, uint32_t n_frontends);
 void change_reload(struct change *c);
-/* The mesh ends: the change does, too, as it is. */
+/* The mesh ends: so do those that have not served yet, and the change as it is. */
 void change_cancel(struct change *c, const char *why);
 
 /* Started by this change and not ready yet: when it ends, that is not for the restart policy, but for change_on_trial_gone(). */

@@ -208,6 +208,7 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 	struct serve *s = ctx;
 	uint64_t now = clock_now_ns();
 	bool was_asked = k->restart.planned || k->restart.draining;
+	char why[sizeof(s->why.text) + sizeof(k->name) + 2];
 
 	serve_describe_end(s, k, status, sig);
 	if (!was_asked && (sig || !k->restart.has_failed)) {
@@ -225,7 +226,8 @@ static void on_kid_exited(void *ctx, struct kid *k, int64_t status, int sig)
 	serve_remove_socket(s, k);
 	k->has_died = !was_asked;
 	restart_on_exited(&k->restart, now);
-	serve_fleet_on_exited(s, k, k->restart.has_failed ? s->why.text : k->end);
+	if (k->restart.has_failed) snprintf(why, sizeof(why), "%s: %s", k->name, s->why.text);
+	serve_fleet_on_exited(s, k, k->restart.has_failed ? why : k->end);
 	uv_timer_start(&s->tick, on_serve_tick, 0, TICK_MS); /* its successor may be due at once; its handles are closed by then */
 }
 
@@ -278,7 +280,7 @@ static void serve_leave(struct serve *s)
 }
 
 /* Frontends serve from the moment that the page says so; the tick sees it up to TICK_MS later. */
-static bool serve_may_have_requests(const struct serve *s)
+bool serve_has_been_ready(const struct serve *s)
 {
 	struct page_health h;
 
@@ -289,7 +291,7 @@ static bool serve_may_have_requests(const struct serve *s)
 
 void serve_end(struct serve *s)
 {
-	if (s->state == SERVING && serve_may_have_requests(s)) {
+	if (s->state == SERVING && serve_has_been_ready(s)) {
 		serve_leave(s);
 		return;
 	}

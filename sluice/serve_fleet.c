@@ -112,6 +112,7 @@ static void on_change_stop(void *ctx, uint32_t slot)
 	struct serve *s = ctx;
 	struct kid *k = serve_frontend(s, slot);
 
+	restart_drain(&k->restart);
 	if (k->alive) kid_kill(k, SIGKILL);
 	else fleet_trial_ended(s, k, "it was not started");
 }
@@ -248,7 +249,7 @@ int serve_open_fleet(struct serve *s, uint32_t n_frontends, uint64_t now, struct
 static bool may_change(struct serve *s, uint64_t peer)
 {
 	if (s->state != SERVING) control_fail(&s->control, peer, "the mesh is ending");
-	else if (!s->was_ready) control_fail(&s->control, peer, "the mesh is still starting");
+	else if (!serve_has_been_ready(s)) control_fail(&s->control, peer, "the mesh is still starting");
 	else if (change_is_running(&s->change)) control_fail(&s->control, peer, "the mesh is being changed already; try again when that is done");
 	else return true;
 	return false;

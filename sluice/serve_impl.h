@@ -42,6 +42,7 @@ struct serve {
 
 /* As at SIGTERM. */
 void serve_end(struct serve *s);
+bool serve_has_been_ready(const struct serve *s);
 /* Starts the process when that is due. */
 void serve_step_kid(struct serve *s, struct kid *k, uint64_t now);
 /* API keys and certificates, as at SIGHUP; who: for the log. */

@@ -341,7 +341,7 @@ static void an_end_of_the_mesh_ends_it(void **state)
 	change_scale(&w.change, 2);
 	expect(&w, "start 1");
 	change_cancel(&w.change, "the mesh is ending");
-	expect(&w, "bad");
+	expect(&w, "stop 1, bad");
 	assert_string_equal(w.said, "the mesh is ending");
 	assert_false(change_is_trial(&w.change, 1));
 }
