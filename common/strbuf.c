@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define STRBUF_FIRST 64 /* bytes of the first allocation; the next ones double */
+
 void strbuf_init(struct strbuf *s, size_t len_max)
 {
 	*s = (struct strbuf){.len_max = len_max};
@@ -32,26 +34,23 @@ static bool strbuf_room(struct strbuf *s, size_t more)
 		s->overflow = true;
 		return false;
 	}
-	mem_reserve(s->data, s->cap, s->len + more + 1);
+	if (s->len + more < s->cap) return true;
+	if (s->cap == 0) s->data = mem_realloc(NULL, s->cap = max_size(STRBUF_FIRST, s->len + more + 1), 1);
+	else mem_reserve(s->data, s->cap, s->len + more + 1);
 	return true;
 }
 
-void strbuf_append(struct strbuf *s, const void *data, size_t len)
+bool strbuf_reserve(struct strbuf *s, size_t more)
+{
+	return strbuf_room(s, more);
+}
+
+void strbuf_append_slow(struct strbuf *s, const void *data, size_t len)
 {
 	if (!strbuf_room(s, len)) return;
 	if (len) memcpy(s->data + s->len, data, len);
 	s->len += len;
 	s->data[s->len] = 0;
-}
-
-void strbuf_puts(struct strbuf *s, const char *text)
-{
-	strbuf_append(s, text, strlen(text));
-}
-
-void strbuf_putc(struct strbuf *s, char c)
-{
-	strbuf_append(s, &c, 1);
 }
 
 void strbuf_printf(struct strbuf *s, const char *fmt, ...)

@@ -5,7 +5,6 @@
 #include "frontend/answer_lp.h"
 #include "frontend/jsonout.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define ANSWER_PART_MAX (64 * MIB) /* a wall; gen.c ends a request long before */
@@ -34,14 +33,23 @@ static void choice_release(struct answer_choice *c)
 	for (i = 0; i < ARRAY_LEN(c->lp); i++) strbuf_release(&c->lp[i]);
 }
 
+/* Cut to what fits. */
+static void copy_text(char *out, size_t cap, const char *text)
+{
+	size_t n = min_size(strlen(text), cap - 1);
+
+	memcpy(out, text, n);
+	out[n] = 0;
+}
+
 void answer_init(struct answer *a, const struct answer_config *cfg)
 {
 	uint32_t i;
 
 	memset(a, 0, sizeof(*a));
 	a->cfg = *cfg;
-	snprintf(a->id, sizeof(a->id), "%s", cfg->id);
-	snprintf(a->model, sizeof(a->model), "%s", cfg->model);
+	copy_text(a->id, sizeof(a->id), cfg->id);
+	copy_text(a->model, sizeof(a->model), cfg->model);
 	a->cfg.id = a->id;
 	a->cfg.model = a->model;
 	strbuf_init(&a->prefix, 64 * KIB);

@@ -3,10 +3,13 @@
 
 #include "frontend/jsonout.h"
 
+#define ANSWER_PREFIX_BYTES 250 /* room that is made at once */
+
 void answer_openai_init(struct answer *a, const char *object)
 {
 	struct strbuf *out = &a->prefix;
 
+	strbuf_reserve(out, ANSWER_PREFIX_BYTES);
 	if (a->cfg.is_stream) strbuf_puts(out, "data: ");
 	strbuf_puts(out, "{\"id\":");
 	jsonout_text(out, a->id);

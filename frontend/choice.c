@@ -13,6 +13,7 @@ void choice_init(struct choice *c, const struct choice_rules *rules, const struc
 	*c = (struct choice){.rules = rules, .said = said, .stop_ix = -1, .stop_id = -1};
 	detok_init(&c->detok);
 	stopstr_init(&c->stop, &rules->stops);
+	strbuf_init(&c->raw, CHOICE_TEXT_MAX);
 	strbuf_init(&c->text, CHOICE_TEXT_MAX);
 	if (!parse) return;
 	c->parser = outparse_new(parse);
@@ -23,6 +24,7 @@ void choice_release(struct choice *c)
 {
 	stopstr_release(&c->stop);
 	outparse_free(c->parser);
+	strbuf_release(&c->raw);
 	strbuf_release(&c->text);
 }
 
@@ -34,40 +36,29 @@ static void pass_text(struct choice *c)
 	strbuf_reset(&c->text);
 }
 
-/* True when a stop string was found in it. */
-static bool push_text(struct choice *c, const struct strbuf *s)
+/* What is in c->raw goes on. True when a stop string was found in it. */
+static bool push_raw(struct choice *c)
 {
 	bool armed = c->n_output > c->rules->output_min || c->rules->output_min == 0;
 
-	if (s->len == 0) return false;
-	c->stop_ix = stopstr_push(&c->stop, s->data, s->len, armed, &c->text);
+	if (c->raw.len == 0) return false;
+	c->stop_ix = stopstr_push(&c->stop, c->raw.data, c->raw.len, armed, &c->text);
+	strbuf_reset(&c->raw);
 	pass_text(c);
 	return c->stop_ix >= 0;
 }
 
 static bool push_token(struct choice *c, uint32_t id)
 {
-	struct strbuf s;
-	bool found;
-
-	strbuf_init(&s, CHOICE_TEXT_MAX);
-	detok_push(&c->detok, c->rules->tokenizer, id, c->rules->skip_special, &s);
-	found = push_text(c, &s);
-	strbuf_release(&s);
-	return found;
+	detok_push(&c->detok, c->rules->tokenizer, id, c->rules->skip_special, &c->raw);
+	return push_raw(c);
 }
 
 /* What is still held back is all that comes before something else, or before the end. True when a stop string was found in it. */
 static bool flush(struct choice *c)
 {
-	struct strbuf s;
-	bool found;
-
-	strbuf_init(&s, CHOICE_TEXT_MAX);
-	detok_finish(&c->detok, &s);
-	found = push_text(c, &s);
-	strbuf_release(&s);
-	if (found) return true;
+	detok_finish(&c->detok, &c->raw);
+	if (push_raw(c)) return true;
 	stopstr_flush(&c->stop, &c->text);
 	pass_text(c);
 	return false;

@@ -32,7 +32,7 @@ struct choice {
 	struct detok detok;
 	struct stopstr stop;
 	struct outparse *parser; /* owned; NULL: everything is text */
-	struct strbuf text;      /* scratch: what came through the stop strings; empty between calls */
+	struct strbuf raw, text; /* scratch: of the token, and what came through the stop strings; empty between calls */
 	uint32_t n_output, n_reasoning;
 	bool in_reasoning;
 	int stop_ix;             /* the stop string that was found, or -1 */

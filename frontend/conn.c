@@ -14,6 +14,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define CONN_HEAD_BYTES 500 /* room that is made at once: heads of API clients are smaller */
+
 enum conn_state { CONN_READING, CONN_ANSWERING, CONN_FLUSHING, CONN_LINGERING, CONN_DEAD };
 
 struct conn {
@@ -135,7 +137,10 @@ static int conn_head_append(struct conn *c, const char *at, size_t n)
 
 static int on_url(llhttp_t *p, const char *at, size_t n)
 {
-	return conn_head_append(p->data, at, n);
+	struct conn *c = p->data;
+
+	if (c->req.head.len == 0) strbuf_reserve(&c->req.head, CONN_HEAD_BYTES);
+	return conn_head_append(c, at, n);
 }
 
 static int on_url_complete(llhttp_t *p)

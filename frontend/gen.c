@@ -2,6 +2,7 @@
 #include "frontend/gen.h"
 
 #include "common/clock.h"
+#include "common/hexout.h"
 #include "common/mem.h"
 #include "frontend/answer.h"
 #include "frontend/choice.h"
@@ -181,8 +182,8 @@ static void gen_answer(struct gen *g, const struct prep *p)
 	};
 
 	/* The end of the id is that of the first live request, so it tells the frontend, too. */
-	snprintf(id, sizeof(id), "%s%016llx%016llx", cfg.shape->id_prefix, (unsigned long long)g->api->run_id,
-		 (unsigned long long)live_client_id(g->choices[0].live));
+	CHECK(strlen(cfg.shape->id_prefix) + 33 <= sizeof(id));
+	*hexout(hexout(stpcpy(id, cfg.shape->id_prefix), g->api->run_id, 16), live_client_id(g->choices[0].live), 16) = 0;
 	answer_init(&g->answer, &cfg);
 }
 

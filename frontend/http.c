@@ -2,12 +2,16 @@
 #include "frontend/http.h"
 
 #include "common/clock.h"
+#include "common/hexout.h"
 #include "common/mem.h"
 #include "frontend/conn.h"
+#include "frontend/jsonout.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#define HTTP_ANSWER_BYTES 1000 /* room that is made at once: a head and a short answer */
 
 void http_request_init(struct http_request *r, struct conn *c, size_t head_max, size_t body_max)
 {
@@ -71,7 +75,7 @@ void http_request_identify(struct http_request *r, uint64_t a, uint64_t b)
 	for (i = 0; i < len && given[i] > 0x20 && given[i] < 0x7f; i++) {
 	}
 	if (len > 0 && i == len && len <= HTTP_REQUEST_ID_MAX) memcpy(r->id, given, len + 1);
-	else snprintf(r->id, sizeof(r->id), "%016llx%08llx", (unsigned long long)a, (unsigned long long)b);
+	else *hexout(hexout(r->id, a, 16), b, b >> 32 ? 16 : 8) = 0;
 }
 
 const char *http_status_text(int status)
@@ -124,14 +128,15 @@ static const char *http_date(void)
 static void http_head(struct http_request *r, int status, const char *content_type, const char *extra)
 {
 	struct strbuf *o = conn_out(r->conn);
-	char buf[64];
 
 	CHECK(r->status == 0);
 	r->status = status;
 	r->keep_alive = r->keep_alive && conn_may_keep_alive(r->conn);
 	conn_answer_begins(r->conn, status);
-	snprintf(buf, sizeof(buf), "HTTP/1.1 %d ", status);
-	strbuf_puts(o, buf);
+	strbuf_reserve(o, HTTP_ANSWER_BYTES);
+	strbuf_puts(o, "HTTP/1.1 ");
+	jsonout_u64(o, (uint64_t)status);
+	strbuf_putc(o, ' ');
 	strbuf_puts(o, http_status_text(status));
 	strbuf_puts(o, "\r\nDate: ");
 	strbuf_puts(o, http_date());
@@ -158,12 +163,12 @@ static void http_head(struct http_request *r, int status, const char *content_ty
 void http_answer(struct http_request *r, int status, const char *content_type, const char *extra, const void *body, size_t len)
 {
 	struct strbuf *o = conn_out(r->conn);
-	char buf[48];
 
 	http_head(r, status, content_type, extra);
 	if (status != 204) {
-		snprintf(buf, sizeof(buf), "Content-Length: %zu\r\n", len);
-		strbuf_puts(o, buf);
+		strbuf_puts(o, "Content-Length: ");
+		jsonout_u64(o, len);
+		strbuf_puts(o, "\r\n");
 	}
 	strbuf_puts(o, "\r\n");
 	if (r->method != METHOD_HEAD && status != 204) strbuf_append(o, body, len);

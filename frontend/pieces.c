@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PIECE_KEEP     256        /* bytes that an empty piece may keep */
 #define PIECE_TEXT_MAX (48 * MIB) /* the longest answers stay far below; see CONN_OUT_MAX */
 
 void pieces_init(struct pieces *p)
@@ -15,17 +16,25 @@ void pieces_init(struct pieces *p)
 
 void pieces_release(struct pieces *p)
 {
-	pieces_reset(p);
+	size_t i;
+
+	for (i = 0; i < p->n_made; i++) strbuf_release(&p->list[i].text);
 	free(p->list);
-	p->list = NULL;
-	p->cap = 0;
+	*p = (struct pieces){.n_calls = p->n_calls};
+}
+
+/* Most streams say one short piece a step: it takes no memory anew. */
+static void piece_empty(struct piece *x)
+{
+	if (x->text.cap > PIECE_KEEP) strbuf_release(&x->text);
+	else strbuf_reset(&x->text);
 }
 
 void pieces_reset(struct pieces *p)
 {
 	size_t i;
 
-	for (i = 0; i < p->n; i++) strbuf_release(&p->list[i].text);
+	for (i = 0; i < p->n; i++) piece_empty(&p->list[i]);
 	p->n = 0;
 }
 
@@ -33,11 +42,16 @@ static struct piece *pieces_new(struct pieces *p, enum piece_kind kind)
 {
 	struct piece *x;
 
-	mem_reserve(p->list, p->cap, p->n + 1);
+	if (p->n == p->n_made) {
+		if (p->n == p->cap) p->list = mem_realloc(p->list, p->cap = max_size(1, 2 * p->cap), sizeof(*p->list));
+		x = &p->list[p->n_made++];
+		*x = (struct piece){0};
+		strbuf_init(&x->text, PIECE_TEXT_MAX);
+	}
 	x = &p->list[p->n++];
-	memset(x, 0, sizeof(*x));
 	x->kind = kind;
-	strbuf_init(&x->text, PIECE_TEXT_MAX);
+	x->call = 0;
+	x->id[0] = 0;
 	return x;
 }
 
@@ -93,11 +107,17 @@ void pieces_args(struct pieces *p, const char *s, size_t len)
 
 void pieces_drop(struct pieces *p, enum piece_kind kind)
 {
+	struct piece swap;
 	size_t i, n = 0;
 
 	for (i = 0; i < p->n; i++) {
-		if (p->list[i].kind == kind) strbuf_release(&p->list[i].text);
-		else p->list[n++] = p->list[i];
+		if (p->list[i].kind == kind) {
+			piece_empty(&p->list[i]);
+			continue;
+		}
+		swap = p->list[n];
+		p->list[n++] = p->list[i];
+		p->list[i] = swap;
 	}
 	p->n = n;
 }

@@ -26,8 +26,8 @@ struct piece {
 };
 
 struct pieces {
-	struct piece *list;
-	size_t n, cap;
+	struct piece *list; /* those behind n, up to n_made, keep their memory for the next ones */
+	size_t n, n_made, cap;
 	uint32_t n_calls; /* so far, also those that were taken */
 };
 
