@@ -14,6 +14,7 @@
 #include <string.h>
 #include <strings.h>
 
+#define CONN_KEEP_BYTES (16 * KIB) /* of a buffer that an answer's next bytes go into */
 #define CONN_HEAD_BYTES 500 /* room that is made at once: heads of API clients are smaller */
 
 enum conn_state { CONN_READING, CONN_ANSWERING, CONN_FLUSHING, CONN_LINGERING, CONN_DEAD };
@@ -532,14 +533,13 @@ size_t conn_output(struct conn *c, const char **data)
 	if (c->flight_pos == c->flight.len) {
 		struct strbuf empty = c->flight;
 
+		if (c->out.len == 0) return 0;
 		c->flight = c->out;
 		c->out = empty;
 		c->flight_pos = 0;
 		strbuf_reset(&c->out);
-		/* An idle connection keeps a small buffer only. */
-		if (c->out.cap > 16 * KIB || c->flight.len == 0) strbuf_release(&c->out);
+		if (c->out.cap > CONN_KEEP_BYTES) strbuf_release(&c->out);
 	}
-	if (c->flight.len == 0) return 0;
 	*data = c->flight.data + c->flight_pos;
 	return c->flight.len - c->flight_pos;
 }
@@ -547,6 +547,15 @@ size_t conn_output(struct conn *c, const char **data)
 void conn_progress(struct conn *c, uint64_t now)
 {
 	c->progress_ns = now;
+}
+
+/* All is sent. A stream goes on in the same memory; an idle connection keeps none. */
+static void conn_shrink(struct conn *c)
+{
+	bool idle = c->state == CONN_READING && !c->in_request;
+
+	if (idle || c->flight.cap > CONN_KEEP_BYTES) strbuf_release(&c->flight);
+	if (idle && c->out.len == 0) strbuf_release(&c->out);
 }
 
 void conn_sent(struct conn *c, size_t n, uint64_t now)
@@ -560,7 +569,7 @@ void conn_sent(struct conn *c, size_t n, uint64_t now)
 	if (c->flight_pos == c->flight.len) {
 		strbuf_reset(&c->flight);
 		c->flight_pos = 0;
-		if (c->flight.cap > 16 * KIB || (c->state == CONN_READING && !c->in_request)) strbuf_release(&c->flight);
+		conn_shrink(c);
 	}
 	if (c->was_full && conn_unsent(c) <= HTTP_STREAM_HIGH / 2) {
 		c->was_full = false;
