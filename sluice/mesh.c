@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define MESH_INBOX_PACKET_MAX (256 * KIB) /* what a UNIX socket's default buffer holds, and more */
+#define MESH_INBOX_PACKET_MAX 4096 /* frontend/handover.c sends far less */
 
 /* A memfd of `bytes`, mapped at *map. */
 static int mesh_memory(const char *name, size_t bytes, int *fd, void **map, struct errbuf *err)
@@ -99,10 +99,10 @@ int mesh_open_inbox(struct mesh *m, uint32_t frontend, struct errbuf *err)
 }
 
 /* A copy of the oldest packet, with its descriptor, to `to`; it is taken out when that was sent. */
-static int forward_packet(int from, const struct sockaddr_un *to, void *buf, size_t cap)
+static int forward_packet(int from, const struct sockaddr_un *to)
 {
-	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
-	struct iovec io = {buf, cap};
+	char buf[MESH_INBOX_PACKET_MAX], control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
+	struct iovec io = {buf, sizeof(buf)};
 	struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
 	ssize_t n = recvmsg(from, &h, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC), sent;
 	struct cmsghdr *c;
@@ -126,14 +126,11 @@ int mesh_forward_inbox(struct mesh *m, uint32_t frontend, uint32_t sibling)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	int fd = m->inbox_fds[frontend], rc = ST_OK;
-	char *buf;
 
 	if (fd < 0) return ST_OK;
 	boot_inbox_path(m->ipc.path, sibling, to.sun_path, sizeof(to.sun_path));
 	shutdown(fd, SHUT_RD); /* who sends now learns it, and can be sure that what was taken before is not lost */
-	buf = mem_array(char, MESH_INBOX_PACKET_MAX);
-	while (rc == ST_OK) rc = forward_packet(fd, &to, buf, MESH_INBOX_PACKET_MAX);
-	free(buf);
+	while (rc == ST_OK) rc = forward_packet(fd, &to);
 	return rc == ST_NOT_FOUND ? ST_OK : rc;
 }
 

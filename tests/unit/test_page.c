@@ -200,6 +200,14 @@ static void health_names_the_part_that_is_not_well(void **state)
 	atomic_store(&p->frontends[1].incarnation, 1);
 	page_health(p, NOW, NS_PER_S, &h);
 	assert_true(h.ready);
+	/* Who retires, or has left for good, is not waited for. */
+	page_state(&p->frontends[1], PAGE_DRAINING);
+	page_health(p, NOW, NS_PER_S, &h);
+	assert_true(h.ready && !h.detail[0]);
+	page_state(&p->frontends[1], PAGE_EMPTY);
+	atomic_store(&p->frontends[1].incarnation, 0);
+	page_health(p, NOW, NS_PER_S, &h);
+	assert_true(h.ready && !h.detail[0]);
 	atomic_store(&p->draining, 1);
 	page_health(p, NOW, NS_PER_S, &h);
 	assert_string_equal(h.phase, "draining");
