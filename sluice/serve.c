@@ -475,11 +475,11 @@ static int serve_start(struct serve *s, struct errbuf *err)
 		return rc;
 	}
 	s->events = (struct kid_events){s, on_kid_ready, on_kid_failed, on_kid_exited};
-	s->n_kids = s->mesh.n_workers + 1 + LIMIT_FRONTENDS;
-	s->kids = mem_array(struct kid, s->n_kids);
+	s->kids = mem_array(struct kid, s->mesh.n_workers + 1 + LIMIT_FRONTENDS);
 	for (uint32_t i = 0; i < s->mesh.n_workers; i++) kid_init(&s->kids[n++], KID_WORKER, i, &s->mesh, &s->loop, &s->events, now);
 	kid_init(&s->kids[n++], KID_EXECUTOR, 0, &s->mesh, &s->loop, &s->events, now);
 	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) kid_init(&s->kids[n++], KID_FRONTEND, i, &s->mesh, &s->loop, &s->events, now);
+	s->n_kids = s->mesh.n_workers + 1; /* and the frontends of serve_open_fleet() */
 	atomic_store(&s->mesh.page->model_ident, s->model_ident);
 	page_state(&s->mesh.page->supervisor, PAGE_SERVING);
 	oom_init(&s->oom, cgroup_memory(&m, "") ? &m : NULL, now);

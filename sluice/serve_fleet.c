@@ -51,6 +51,7 @@ static void fleet_spawn(struct serve *s, uint32_t slot, uint64_t now)
 	struct kid *k = serve_frontend(s, slot);
 	_Atomic uint32_t *n = &s->mesh.page->n_frontends;
 
+	s->n_kids = max_u32(s->n_kids, s->mesh.n_workers + 1 + slot + 1);
 	kid_renew(k, now);
 	k->home = s->fleet.slots[slot].home;
 	page_state(k->slot, PAGE_STARTING);
@@ -212,7 +213,7 @@ void serve_step_fleet(struct serve *s, uint64_t now)
 	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) {
 		struct kid *k = serve_frontend(s, i);
 
-		if (s->fleet.slots[i].state != FLEET_RETIRING) continue;
+		if (s->fleet.slots[i].state != FLEET_RETIRING) continue; /* an idle tick looks at no more than this */
 		fleet_bury_retired(s, k);
 		if (k->alive && now >= k->retire_deadline_ns) kid_kill(k, SIGKILL);
 	}

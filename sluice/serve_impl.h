@@ -24,7 +24,7 @@ struct serve {
 	struct change change;
 	uint64_t change_peer;  /* of control: who asked for the change, 0: nobody */
 	uint64_t replaced_ns;  /* when the executor or the workers were ended for the change */
-	struct kid *kids; /* workers, executor, a frontend for each slot of the fleet; n_kids */
+	struct kid *kids; /* workers, executor, a frontend for each slot of the fleet; n_kids of them have been used */
 	uint32_t n_kids;
 	struct kid_events events;
 	enum serve_state state;
