@@ -22,9 +22,12 @@ bench-start: all $(B)/bench/startbench $(if $(filter none,$(PEER)),,$(PEER)) ## 
 	$(B)/bench/startbench $$(deploy/model.sh)
 	python3 tests/bench/bench_start.py --model $$(deploy/model.sh) $(if $(filter none,$(PEER)),,--peer $(PEER)) $(BENCH_ARGS)
 
-.PHONY: bench bench-start bench-tokenizer
+bench-front: all $(B)/bench/frontload $(B)/bench/sendbench ## what the frontends cost beside nginx and a bare send(); LOADGEN=PATH uses another client
+	tests/bench/frontbench.py --model $$(deploy/model.sh) $(BENCH_ARGS)
 
-# build/bench/NAME from tests/bench/NAME.c: attnbench, corebench, kernbench, layerbench, decodebench, maskbench, maskdecode, startbench, tokbench.
+.PHONY: bench bench-front bench-start bench-tokenizer
+
+# build/bench/NAME from tests/bench/NAME.c: attnbench, corebench, frontload, kernbench, layerbench, decodebench, maskbench, maskdecode, sendbench, startbench, tokbench.
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(TEST_LIB_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LD $@"
