@@ -1,51 +1,96 @@
-"""Sixty-four streams of the default model, two frontends, each kind of process killed ten times at random moments. Minutes to
-hours, by the processor: `make check-long` runs it.
+"""The crash matrix: at least 200 streams of the default model live at each kill; frontend, worker and executor; killed, stopped, out of
+memory; while streams wait, are read, decode, are sampled, and while the server drains. Minutes on a quiet machine: `make check-long` runs
+it, prints a table, and writes build/crash-matrix.json.
 
-  CRASH_STREAMS, CRASH_TOKENS, CRASH_KILLS, CRASH_SEED   other sizes"""
+  CRASH_KILLS, CRASH_LIVE, CRASH_TOKENS, CRASH_SEED   other sizes
+  CRASH_ONLY   of the matrix only what has this word: worker, stop, drain ..."""
+import json
 import os
 
 import pytest
 
 import crash
+import memgroup
 import server as sv
+import swarm
 
 pytestmark = pytest.mark.real
-STREAMS = int(os.environ.get("CRASH_STREAMS", 64))
-TOKENS = {"max_tokens": int(os.environ.get("CRASH_TOKENS", 64)), "ignore_eos": True}
-KILLS = int(os.environ.get("CRASH_KILLS", 10))
+LIVE = int(os.environ.get("CRASH_LIVE", 200))
+TOKENS = int(os.environ.get("CRASH_TOKENS", 30))
+KILLS = int(os.environ.get("CRASH_KILLS", 60))
+PHASES = ("queue", "prefill", "decode", "sampling", "drain")
 
 
-@pytest.fixture(scope="module")
-def mesh():
-    with sv.Server(sv.REAL_MODEL, frontends=2, name="smollm2") as s:
-        s.ready(120)
-        s.want = crash.undisturbed(s, crash.prompts_of(STREAMS), **TOKENS)
-        s.wait_idle()
-        s.watch = crash.Watch(s)
-        yield s
+def make(matrix, group):
+    return sv.Server(sv.REAL_MODEL, "--kv-cache-memory-bytes", "1G", *matrix.flags(), frontends=2, name="smollm2", wrap=group.wrap if group else ())
 
 
-@pytest.mark.parametrize("kind", crash.KINDS)
-def test_every_stream_whose_frontend_lived_is_whole(mesh, kind):
-    rng, lived = crash.seeded(), 0
-    for i in range(KILLS):
-        n = crash.kill_once(mesh, kind, crash.prompts_of(STREAMS), mesh.want, rng, mesh.watch, **TOKENS)
-        print("%s %d: %d of %d streams lived" % (kind, i, n, STREAMS), flush=True)
-        lived += n
-    assert lived >= KILLS * STREAMS // 4 if kind == "frontend" else lived == KILLS * STREAMS
+@pytest.fixture
+def group():
+    if os.geteuid() != 0 or not memgroup.parent():
+        yield None
+        return
+    g = memgroup.Group()
+    yield g
+    g.close()
 
 
-def test_any_two_at_once(mesh):
+def plan(rng, ways):
+    """All combinations, then again, until there are KILLS; what has not been for long comes first. Drains last: each ends its server."""
+    cells = [(p, k, w) for w in ways for p in PHASES for k in crash.KINDS if os.environ.get("CRASH_ONLY", "") in (p, k, w, "")]
+    rounds = []
+    while len(rounds) < KILLS:
+        rng.shuffle(cells)
+        rounds += cells[:KILLS - len(rounds)]
+    return sorted(rounds, key=lambda r: r[0] == "drain")
+
+
+def test_matrix(group):
     rng = crash.seeded()
-    for i in range(KILLS):
-        clients = [crash.Client(mesh, p, **TOKENS) for p in crash.prompts_of(STREAMS)]
-        at = rng.randrange(STREAMS * TOKENS["max_tokens"] // 2)
-        sv.wait_for("%d tokens" % at, lambda: sum(c.n_events for c in clients) >= at, 300)
-        mesh.kill("worker")
-        mesh.kill("executor")
-        for c in clients:
-            c.join(300)
-            assert c.error is None and c.result == mesh.want[c.prompt], (c.prompt, c.error)
-        mesh.ready()
-        mesh.wait_idle(30)
-        mesh.watch.expect_same()
+    matrix = crash.Matrix(LIVE + LIVE // 5, LIVE, LIVE * 4 // 5, TOKENS)
+    rounds = plan(rng, ("kill", "stop", "oom") if group else ("kill", "stop"))
+    s = watch = None
+    try:
+        while rounds:
+            phase, kind, way = rounds[0]
+            if s is None or s.p.poll() is not None:
+                if s:
+                    s.stop()
+                s = make(matrix, group)
+                s.ready(120)
+                if not matrix.want:
+                    matrix.undisturbed(s)
+                watch = crash.Watch(s)
+            if matrix.round(s, phase, kind, way, rng, group, watch):
+                print(matrix.table().splitlines()[-1], flush=True)
+                del rounds[0]
+        s.stop()
+    finally:
+        if s and not s.log.closed:
+            s.release()
+        print(matrix.table(), json.dumps(matrix.summary(), indent=1), sep="\n", flush=True)
+        with open(os.path.join(sv.ROOT, "build", "crash-matrix.json"), "w") as f:
+            json.dump({"summary": matrix.summary(), "rounds": matrix.rounds}, f, indent=1)
+    p50 = {k: v["p50"] for k, v in matrix.summary()["recovery_s"].items()}
+    assert p50.get("worker", 0) < 1 and p50.get("executor", 0) < 0.5 and p50.get("frontend", 0) < 0.5, p50
+
+
+def test_worker_and_executor_at_once(group):
+    rng = crash.seeded()
+    matrix = crash.Matrix(64, 48, 48, TOKENS)
+    with make(matrix, group) as s:
+        s.ready(120)
+        matrix.undisturbed(s)
+        watch = crash.Watch(s)
+        for _ in range(max(1, KILLS // 10)):
+            w = swarm.Swarm(s)
+            streams = w.start(matrix.bodies(True))
+            matrix.wait_for_phase(w, "sampling", rng)
+            s.kill("worker")
+            s.kill("executor")
+            assert w.finish(300)
+            assert matrix.judge(s, streams, True, "worker") == 0
+            w.close()
+            s.ready()
+            s.wait_idle(30)
+            watch.expect_same()

@@ -61,6 +61,7 @@ class Stream:
             self.swarm.on_tokens(n, now)
             if self.first is None:
                 self.first = now
+                self.swarm.n_first += 1
                 at = self.raw.find(b'"id":"')
                 if at >= 0:  # else the first event is an error
                     end = self.raw.find(b'"', at + 6)
@@ -107,7 +108,7 @@ class Swarm:
     def __init__(self, s):
         self.s = s
         self.selector = selectors.DefaultSelector()
-        self.streams, self.n_open, self.n_tokens, self.times = [], 0, 0, []
+        self.streams, self.n_open, self.n_tokens, self.n_first, self.times = [], 0, 0, 0, []
 
     def start(self, bodies, path="/v1/completions"):
         new = [Stream(self, path, {"model": self.s.name, "return_token_ids": True, **b}) for b in bodies]

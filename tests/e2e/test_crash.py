@@ -6,6 +6,7 @@ import time
 import pytest
 
 import crash
+import memgroup
 import server as sv
 
 pytestmark = pytest.mark.san
@@ -23,11 +24,28 @@ def mesh(models):
         yield s
 
 
-@pytest.mark.parametrize("kind", crash.KINDS)
-def test_streams_go_on_after_a_kill(mesh, kind):
-    rng = crash.seeded()
-    for _ in range(2):
-        crash.kill_once(mesh, kind, crash.prompts_of(STREAMS), mesh.want, rng, mesh.watch, **TOKENS)
+def test_a_small_crash_matrix(models):
+    """Each process lost in each way, in a phase of its own; `make check-long` has all of them with the default model."""
+    rng, group = crash.seeded(), memgroup.Group() if os.geteuid() == 0 and memgroup.parent() else None
+    matrix = crash.Matrix(50, 40, 30, 120 // sv.SLOW)
+    ways = ["kill", "stop"] + ["oom"] * (group is not None and not sv.IS_SAN)  # a sanitizer's shadow is out of memory before the rest
+    phases = ["queue", "prefill", "decode", "sampling"]
+    s = sv.Server(models(2048, 4, 128), *matrix.flags(), frontends=2, wrap=group.wrap if group else ())
+    try:
+        with s:
+            s.ready()
+            matrix.undisturbed(s)
+            watch = crash.Watch(s)
+            for n, (kind, way) in enumerate((k, w) for k in crash.KINDS for w in ways):
+                for _ in range(10):
+                    if matrix.round(s, phases[n % 4], kind, way, rng, group, watch):
+                        break
+            matrix.round(s, "drain", rng.choice(crash.KINDS), "kill", rng)
+        assert len(matrix.rounds) >= 3 * len(ways), "moments were missed"
+    finally:
+        print(matrix.table())
+        if group:
+            group.close()
 
 
 def test_worker_and_executor_at_once(mesh):

@@ -28,6 +28,36 @@ def test_a_hung_process_is_replaced(start, tiny, kind):
     s.wait_idle()
 
 
+def test_idle_processes_that_hang_are_replaced(start, tiny):
+    """Nobody waits for them, and still: the next request would."""
+    s = start(tiny, "--hang-timeout", str(0.5 * sv.SLOW), frontends=2).ready()
+    for kind in ("worker", "executor", "frontend"):
+        pid = s.kill(kind, signal.SIGSTOP)
+        sv.wait_for("the hung process is gone", lambda: not sv.is_alive(pid))
+        s.ready()
+        assert s.metric("sluice:hang_kills_total", process=kind) == 1
+    assert s.complete()["choices"]
+
+
+def test_a_frontend_that_hangs_while_it_drains(start, models):
+    """The drain does not wait for its timeout."""
+    s = start(models(1000000), "--hang-timeout", str(0.5 * sv.SLOW), "--drain-timeout", "600").ready()
+    stream = s.stream("long", max_tokens=900000, ignore_eos=True)
+    stream.next()
+    s.p.send_signal(signal.SIGTERM)
+    sv.wait_for("it drains", lambda: s.lines("stopping"))
+    s.kill("frontend", signal.SIGSTOP)
+    assert s.wait() == 0
+    stream.close()
+    s.expect_nothing_left()
+
+
+def test_a_hang_timeout_that_is_too_short(start, tiny):
+    s = start(tiny, "--hang-timeout", "0.2")
+    assert s.wait() == 2
+    assert s.lines("--hang-timeout: expected 0, or 0.5 and more"), s.text()
+
+
 def test_a_frozen_machine_kills_nobody(start, tiny):
     s = start(tiny, "--heartbeat-timeout", "0.5", frontends=2).ready()
     before = s.kids("")

@@ -64,11 +64,11 @@ def test_batch_is_as_alone(real):
 
 
 def test_streams_go_on_after_kills(real):
-    """The quick form of long_crash.py: two kills of each kind, eight streams."""
-    kw = {"max_tokens": 40, "ignore_eos": True}
-    prompts = crash.prompts_of(8)
-    want = crash.undisturbed(real, prompts, **kw)
-    watch, rng = crash.Watch(real), crash.seeded()
-    for _ in range(2):
+    """The quick form of long_crash.py: a kill of each kind among greedy and among sampled streams, eight of them."""
+    matrix, rng = crash.Matrix(8, 1, 8, 40), crash.seeded()
+    matrix.undisturbed(real)
+    watch = crash.Watch(real)
+    for phase in ("decode", "sampling"):
         for kind in crash.KINDS:
-            crash.kill_once(real, kind, prompts, want, rng, watch, **kw)
+            assert matrix.round(real, phase, kind, "kill", rng, watch=watch)
+    print(matrix.table())
