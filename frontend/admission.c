@@ -1,6 +1,7 @@
 /* admission.c - see admission.h. */
 #include "frontend/admission.h"
 
+#include "common/log.h"
 #include "frontend/api.h"
 #include "frontend/http.h"
 
@@ -246,6 +247,13 @@ int admission_on_head(struct api *a, struct http_request *r, const char **text)
 	return said.status;
 }
 
+static void admission_note_shared(struct api *a)
+{
+	if (a->door.governor.n_shared == 1)
+		log_warning("more than %u tenants at a time: further ones share one account (--max-tenants)", a->config->max_tenants);
+	page_count(a->slot, COUNTER_tenants_shared, 1);
+}
+
 bool admission_begin(struct api *a, struct http_request *r, struct apierr *e)
 {
 	struct admission *ad = &r->admission;
@@ -256,7 +264,7 @@ bool admission_begin(struct api *a, struct http_request *r, struct apierr *e)
 	if (!read_deadlines(a, r, e)) return false;
 	if (!token_in_time(a, ad)) return refuse_token(a, ad, e);
 	if (!admission_refuse(a, governor_reserve(g, ad->tenant, 1, &ad->hold), e)) return false;
-	if (g->n_shared > n_shared) page_count(a->slot, COUNTER_tenants_shared, 1);
+	if (g->n_shared > n_shared) admission_note_shared(a);
 	ad->taken_ns = a->now;
 	set_deadline(a, ad);
 	return true;
