@@ -57,6 +57,7 @@ struct front {
 	struct chat *chat;
 	struct gendefaults defaults;
 	uint64_t ticked_ns;
+	bool flushed;     /* no connection waits for the next pass */
 	uint64_t used_ns; /* processor time at the end of the last pass */
 	uint64_t arrived_ns;  /* of this pass's first message; 0: none came */
 	uint64_t n_delivered; /* tokens, up to the last pass */
@@ -223,7 +224,7 @@ static void on_wake(uv_timer_t *t)
 
 static void front_set_wake(struct front *f, uint64_t now)
 {
-	uint64_t due = min_u64(lives_deadline(f->lives), admission_next(&f->api));
+	uint64_t due = f->flushed ? min_u64(lives_deadline(f->lives), admission_next(&f->api)) : now;
 
 	if (due == UINT64_MAX) uv_timer_stop(&f->wake);
 	else uv_timer_start(&f->wake, on_wake, due <= now ? 0 : div_up(due - now, NS_PER_MS), 0);
@@ -245,7 +246,7 @@ static void front_check_drain(struct front *f, uint64_t now)
 {
 	struct tcp_stats ts;
 
-	if (!f->draining && !f->retiring) return;
+	if ((!f->draining && !f->retiring) || !f->flushed) return;
 	tcp_stats(f->tcp, &ts);
 	if (!f->draining) {
 		if (ts.n_open == 0) uv_stop(&f->loop);
@@ -292,7 +293,7 @@ static void front_pass(struct front *f)
 		admission_step(&f->api, now);
 		gens_step(&f->api, now);
 		embeds_step(&f->api, now);
-		tcp_flush(f->tcp, now);
+		f->flushed = tcp_flush(f->tcp, now);
 	}
 	front_wrote(f);
 	journal_pass(f->api.journal, f->api.slot);

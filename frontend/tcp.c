@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define TCP_FLUSH_MAX 256 /* connections at a time: a step of thousands of streams is written with looks at the sockets in between */
 #define TCP_SEAL_MAX (64 * KIB) /* plain text that is sealed at once */
 
 /* A read at most; libuv makes up to 32 of them in a pass of the loop, which others wait for. With TLS, what an incomplete record held
@@ -267,12 +268,14 @@ static void conn_flush(struct tcp_conn *tc, uint64_t now)
 	if (tc->balance.target >= 0) give_away(tc);
 }
 
-void tcp_flush(struct tcp *t, uint64_t now)
+bool tcp_flush(struct tcp *t, uint64_t now)
 {
 	struct list_link *l;
+	int n;
 
 	/* A connection that becomes dirty again (an answer to the next pipelined request) is looked at again. */
-	while ((l = list_pop_front(&t->dirty))) conn_flush(CONTAINER_OF(l, struct tcp_conn, in_dirty), now);
+	for (n = 0; n < TCP_FLUSH_MAX && (l = list_pop_front(&t->dirty)); n++) conn_flush(CONTAINER_OF(l, struct tcp_conn, in_dirty), now);
+	return t->dirty.len == 0;
 }
 
 /* A connection whose reading is stopped does not report its end; ask the kernel. */

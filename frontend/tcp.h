@@ -55,8 +55,8 @@ void tcp_retire(struct tcp *t);
 /* Gives what is idle now; false: some are left that nobody takes at the moment. */
 bool tcp_give_idle(struct tcp *t);
 
-/* Once a loop pass, after the handlers have had theirs. */
-void tcp_flush(struct tcp *t, uint64_t now);
+/* Once a loop pass, after the handlers have had theirs. False: some connections are left for the next pass, which must not wait. */
+bool tcp_flush(struct tcp *t, uint64_t now);
 
 /* Idle connections end, busy ones after their answer. Whoever still connects is accepted and answered once, with what the handlers
  * say to a request that comes too late: better than a connection that nobody takes. */

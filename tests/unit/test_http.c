@@ -494,6 +494,34 @@ static void test_connection_limit(void **state)
 	server_close(&s);
 }
 
+/* The tick makes all of them due at once. */
+static void test_many_connections_are_flushed_in_parts(void **state)
+{
+	enum { N = 300 };
+	static struct client clients[N];
+	uint64_t end = clock_now_ns() + WAIT_NS;
+	struct server s;
+	int i, n_left = 0;
+
+	server_open(&s, N);
+	for (i = 0; i < N; i++) {
+		client_open(&clients[i], &s, 0);
+		server_step(&s);
+	}
+	while (n_open(&s) < N && clock_now_ns() < end) server_step(&s);
+	assert_int_equal(n_open(&s), N);
+	while (n_left == 0 && clock_now_ns() < end) {
+		uv_run(&s.loop, UV_RUN_NOWAIT);
+		if (!tcp_flush(s.tcp, clock_now_ns())) n_left++;
+	}
+	assert_int_equal(n_left, 1);
+	assert_true(tcp_flush(s.tcp, clock_now_ns()));
+	client_puts(&clients[N - 1], &s, "GET /a HTTP/1.1\r\n" H "\r\n");
+	assert_true(client_wait(&clients[N - 1], &s, "[/a  0]", 1));
+	for (i = 0; i < N; i++) client_close(&clients[i], false);
+	server_close(&s);
+}
+
 static void test_out_of_descriptors(void **state)
 {
 	struct rlimit old, low;
@@ -862,6 +890,7 @@ int main(void)
 		cmocka_unit_test(test_large_bodies),
 		cmocka_unit_test(test_bodies_together_are_bounded),
 		cmocka_unit_test(test_connection_limit),
+		cmocka_unit_test(test_many_connections_are_flushed_in_parts),
 		cmocka_unit_test(test_out_of_descriptors),
 		cmocka_unit_test(test_pipelining),
 		cmocka_unit_test(test_pipelining_is_bounded),
