@@ -575,6 +575,15 @@ static bool gen_may_begin(const struct gen *g)
 	return true;
 }
 
+/* Nothing of it has begun, and its queue timeout may still end it: that is a status, too. */
+static bool gen_waits_in_queue(const struct gen *g)
+{
+	if (!g->api->config->queue_timeout) return false;
+	for (uint32_t i = 0; i < g->n_choices; i++)
+		if (!g->choices[i].live || live_n_output(g->choices[i].live) > 0) return false;
+	return true;
+}
+
 /* Returns false when it has to be looked at again in the next pass. */
 static bool gen_step(struct gen *g)
 {
@@ -585,7 +594,7 @@ static bool gen_step(struct gen *g)
 		return true;
 	}
 	if (!g->is_stream) return true;
-	if (!g->begun && admission_waits_for_token(g->req)) return true; /* looked at again when it has come, or not */
+	if (!g->begun && (admission_waits_for_token(g->req) || gen_waits_in_queue(g))) return true; /* looked at again when it has come, or not */
 	if (!gen_may_begin(g)) return false;
 	gen_begin(g);
 	while (http_stream_has_room(g->req) && (l = list_first(&g->due))) gen_write_choice(g, CONTAINER_OF(l, struct gen_choice, in_due));

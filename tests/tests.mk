@@ -90,7 +90,7 @@ unit: $(UNIT_BINS) $(REPLAY_BINS) ## unit and kernel tests (cmocka), and the fuz
 sim-run: $(B)/tests/test_sim
 	@-$(RUN_TESTS) command "sim, $(SEEDS) seeds" -- $(B)/tests/test_sim --seeds $(SEEDS)
 
-sim: $(B)/tests/test_sim ## the whole mesh simulated: make sim SEEDS=2000
+sim: $(B)/tests/test_sim ## the whole mesh simulated: make sim SEEDS=20000
 	@$(RUN_TESTS) command "sim, $(SEEDS) seeds" -- $(B)/tests/test_sim --seeds $(SEEDS)
 
 # The official suite of JSON Schema, and outputs made at random.
@@ -135,9 +135,9 @@ mutate: ## change lines of the pure cores one at a time; the tests must notice (
 # Seconds of each target, so that all of them together run for an hour.
 FUZZ_HOUR = $(shell expr 3600 / $(words $(FUZZ_NAMES)) + 1)
 
-check-long: test-build ## what takes longer: crashes under load, 2,000 seeds, an hour of fuzzing, all HTTP probes and bad files
+check-long: test-build ## what takes longer: crashes under load, 20,000 seeds, an hour of fuzzing, all HTTP probes and bad files
 	@rm -f $(RESULTS)
-	@+-$(MAKE) --no-print-directory sim SEEDS=2000
+	@+-$(MAKE) --no-print-directory sim SEEDS=20000
 	@-tests/vocabularies.py --large
 	@-$(RUN_TESTS) programs $(B)/tests/test_families
 	@-$(RUN_TESTS) command "golden models, all of them" -- $(B)/tests/test_golden_model --all
