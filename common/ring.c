@@ -53,6 +53,7 @@ struct ring {
 	uint32_t n_readers;
 	int reader;          /* -1: the writer */
 	uint64_t pop_to;     /* position after the peeked record */
+	uint64_t waited_ns;  /* how long the last wait for a record took */
 };
 
 size_t ring_mem_bytes(size_t data_bytes)
@@ -216,19 +217,20 @@ int ring_wait(struct ring *r, uint64_t spin_ns, uint64_t timeout_ns)
 {
 	uint64_t start = clock_now_ns(), passed = 0;
 
-	while (passed <= spin_ns) {
-		if (!ring_is_empty(r)) return ST_OK;
+	/* Whoever had to sleep the last time will have to again: spinning before it would only cost. */
+	if (r->waited_ns > 2 * spin_ns) spin_ns = 0;
+	while (passed <= spin_ns && ring_is_empty(r)) {
 		for (int i = 0; i < 32; i++) cpu_relax();
 		passed = clock_now_ns() - start;
 	}
-	while (passed < timeout_ns) {
+	while (passed < timeout_ns && ring_is_empty(r)) {
 		/* `wake` is read before the emptiness check inside ring_sleep: a push in between changes it, and the futex
 		 * call returns at once. */
 		uint32_t seen = atomic_load(&r->h->wake);
 
-		if (!ring_is_empty(r)) return ST_OK;
 		ring_sleep(r, seen, timeout_ns - passed);
 		passed = clock_now_ns() - start;
 	}
+	r->waited_ns = passed;
 	return ring_is_empty(r) ? ST_TIMEOUT : ST_OK;
 }

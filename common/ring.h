@@ -4,7 +4,7 @@
  * reader's position, so a process that starts later (or again) can attach. A record is visible to readers when head moves past
  * it, which is the last thing a push does: a writer that dies inside a push leaves nothing.
  *
- * Readers wait by a short bounded spin, then on a shared futex. A reader may have an eventfd beside the ring (result rings,
+ * Readers wait by a short bounded spin where that has a chance, then on a shared futex. A reader may have an eventfd beside the ring (result rings,
  * for an event loop); the writer signals it after a push.
  * Nothing in the shared memory is trusted to be sane: lengths and positions are checked, ST_CORRUPT otherwise.
  *
@@ -38,7 +38,7 @@ uint64_t ring_generation(const struct ring *r);
 /* Reader. The record stays valid until ring_pop(). ST_AGAIN: empty. */
 int ring_peek(struct ring *r, const void **data, size_t *len) MUST_CHECK;
 void ring_pop(struct ring *r);
-/* Waits until there is a record: spin_ns of spinning, then sleeping. ST_TIMEOUT after timeout_ns. */
+/* Waits until there is a record: spin_ns of spinning (unless the last wait was much longer), then sleeping. ST_TIMEOUT after timeout_ns. */
 int ring_wait(struct ring *r, uint64_t spin_ns, uint64_t timeout_ns) MUST_CHECK;
 
 #endif

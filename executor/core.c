@@ -443,6 +443,7 @@ void core_step(struct core *c, uint64_t now)
 	/* Steps first: the workers wait for nobody who reads. */
 	while (c->ready && c->n_recs < (c->on_trial ? 1 : c->cfg.steps_in_flight_max) && sched_step(c)) {
 	}
+	if (c->out.scheduled) c->out.scheduled(c->out.ctx);
 	route_step(c, now);
 }
 

@@ -70,6 +70,8 @@ struct core_out {
 	/* Once a request, at its first token or pooled state: how long it waited for its first step, and from there on. Also from inside
 	 * core_on_step_result(). NULL: nobody wants to know. */
 	void (*timed)(void *ctx, uint64_t queued_ns, uint64_t prefill_ns);
+	/* Between a pass's steps and what it sends to lanes: for whoever measures. May be NULL. */
+	void (*scheduled)(void *ctx);
 };
 
 /* Counters and gauges, copied to the status page by the edge after each pass. */

@@ -31,6 +31,11 @@ struct lane {
 	struct zsock *sock; /* NULL: none */
 };
 
+/* What the executor's processor time goes to, in nanoseconds. */
+struct edge_spent {
+	uint64_t schedule, encode, send;
+};
+
 struct edge {
 	struct boot *boot;
 	uv_loop_t loop;
@@ -51,6 +56,8 @@ struct edge {
 	struct core_stats shown; /* as last copied to the page */
 	uint64_t dropped, dropped_shown;
 	uint64_t step_began_ns[LIMIT_STEPS_IN_FLIGHT + 1]; /* by step number modulo its length */
+	uint64_t lap_ns;
+	struct edge_spent spent, spent_shown;
 	bool serving, said_sizes;
 	int exit_code;
 };
@@ -60,6 +67,22 @@ static void edge_fail(struct edge *e, const char *text)
 	boot_send_failed(EXIT_FAILED, text);
 	e->exit_code = EXIT_FAILED;
 	uv_stop(&e->loop);
+}
+
+/* The processor's time since the last lap went to *part. (Time alone would count others' turns on a full machine.) */
+static void edge_lap(struct edge *e, uint64_t *part)
+{
+	uint64_t now = clock_thread_ns();
+
+	*part += now - e->lap_ns;
+	e->lap_ns = now;
+}
+
+static void edge_scheduled(void *ctx)
+{
+	struct edge *e = ctx;
+
+	edge_lap(e, &e->spent.schedule);
 }
 
 /* ---- outputs of the core ---- */
@@ -106,7 +129,9 @@ static int edge_send(void *ctx, uint32_t frontend, uint32_t incarnation, const s
 	lane = edge_lane(e, frontend, incarnation);
 	if (!lane) return ST_CLOSED;
 	rc = edge_pack(e, m);
+	edge_lap(e, &e->spent.encode); /* the core's columns as well */
 	if (rc == ST_OK) rc = zsock_send(lane->sock, e->packed.data, e->packed.len);
+	edge_lap(e, &e->spent.send);
 	if (rc == ST_OK || rc == ST_AGAIN) return rc;
 	log_error("a %s message for frontend %u was not sent: %s", msg_type_name(m->type), frontend, status_text(rc));
 	return ST_CLOSED;
@@ -117,7 +142,9 @@ static void edge_push(struct edge *e, const struct msg *m)
 {
 	int rc = edge_pack(e, m);
 
+	edge_lap(e, &e->spent.encode);
 	if (rc == ST_OK) rc = ring_push(e->steps, e->packed.data, e->packed.len);
+	edge_lap(e, &e->spent.send);
 	if (rc == ST_OK) return;
 	/* It would be waited for for ever. A new epoch begins with what the frontends hold. */
 	log_error("a %s message of %zu bytes did not go into the step ring: %s; starting over", msg_type_name(m->type), e->packed.len,
@@ -133,6 +160,7 @@ static void edge_step(void *ctx, const struct msg_step *step)
 
 	for (uint32_t i = 0; i < step->run_n.n; i++) n_tokens += col_u32(step->run_n, i);
 	page_observe(e->slot, HISTOGRAM_batch_tokens, (double)n_tokens);
+	edge_lap(e, &e->spent.schedule);
 	e->step_began_ns[step->number % ARRAY_LEN(e->step_began_ns)] = clock_now_ns();
 	edge_push(e, &(struct msg){.type = MSG_step, .step = *step});
 }
@@ -210,11 +238,15 @@ static void on_edge_control(uv_poll_t *h, int status, int events)
 static void edge_on_step_result(struct edge *e, const struct msg_step_result *r)
 {
 	uint64_t now = clock_now_ns();
+	bool good;
 
 	if (r->epoch != e->boot->epoch || !e->serving) return;
 	page_observe(e->slot, HISTOGRAM_step_seconds, (double)(now - e->step_began_ns[r->number % ARRAY_LEN(e->step_began_ns)]) / 1e9);
+	e->lap_ns = clock_thread_ns();
+	good = core_on_step_result(e->core, r, now);
+	edge_lap(e, &e->spent.schedule);
 	/* After a device error the worker ends itself; its loss, which is on its way, has the step replayed. */
-	if (core_on_step_result(e->core, r, now) || r->status == (uint32_t)-ST_DEVICE) return;
+	if (good || r->status == (uint32_t)-ST_DEVICE) return;
 	/* The step stays unanswered, and everything would wait for it. A new epoch has the workers forget it, and the
 	 * frontends submit again. */
 	log_error("the workers refused step %llu (status %u) or answered it with other rows; starting over",
@@ -328,6 +360,9 @@ static void edge_show(struct edge *e)
 	page_count_to(p, COUNTER_prefix_hits, s.prefix_hits, &last->prefix_hits);
 	page_count_to(p, COUNTER_steps, s.steps, &last->steps);
 	page_count_to(p, COUNTER_replays, s.replays, &last->replays);
+	page_count_to(p, COUNTER_executor_schedule_ns, e->spent.schedule, &e->spent_shown.schedule);
+	page_count_to(p, COUNTER_executor_encode_ns, e->spent.encode, &e->spent_shown.encode);
+	page_count_to(p, COUNTER_executor_send_ns, e->spent.send, &e->spent_shown.send);
 	page_count_to(p, COUNTER_cancels, s.cancels, &last->cancels);
 	page_count_to(p, COUNTER_tokens_discarded, s.tokens_discarded, &last->tokens_discarded);
 	page_count_to(p, COUNTER_executor_dropped, s.dropped_stale + e->dropped, &e->dropped_shown);
@@ -351,7 +386,9 @@ static void edge_pass(struct edge *e)
 	uint64_t now = clock_now_ns();
 
 	edge_bringup(e, now);
+	e->lap_ns = clock_thread_ns();
 	core_step(e->core, now);
+	edge_lap(e, &e->spent.encode); /* what the lanes took is taken note of */
 	edge_show(e);
 	atomic_store_explicit(&e->slot->heartbeat_ns, now, memory_order_relaxed);
 	edge_arm(e, now);
@@ -403,7 +440,7 @@ static uint32_t edge_requests_max(const struct config *cfg)
 static int edge_open(struct edge *e, struct errbuf *err)
 {
 	const struct config *cfg = &e->boot->config;
-	const struct core_out out = {e, edge_send, edge_step, edge_timed};
+	const struct core_out out = {e, edge_send, edge_step, edge_timed, edge_scheduled};
 	char path[160];
 	int rc;
 

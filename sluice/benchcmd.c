@@ -4,9 +4,11 @@
 #include "common/child.h"
 #include "sluice/benchrun.h"
 #include "sluice/client.h"
+#include "sluice/meshbench.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct cmdopt bench_rows[] = {
 	{"endpoint", CMDOPT_TEXT, offsetof(struct bench_opts, endpoint), 0, 0, "PATH", "/v1/completions or /v1/chat/completions [/v1/completions]"},
@@ -28,7 +30,8 @@ static const struct cmdopt bench_rows[] = {
 static const struct cmdopts bench_cmdopts = {
 	.name = "bench",
 	.usage = "bench [options]",
-	.intro = "Sends random prompts, streams the answers, and prints throughput and latencies.",
+	.intro = "Sends random prompts, streams the answers, and prints throughput and latencies.\n"
+		 "`sluice bench --mesh MODEL` measures executor, worker and rings of this machine instead, without a server; see sluice bench --mesh --help.",
 	.rows = bench_rows,
 	.n_rows = ARRAY_LEN(bench_rows),
 	.examples = "  sluice bench --max-concurrency 16\n"
@@ -50,7 +53,11 @@ int benchcmd_main(int argc, char **argv)
 	json_t *models;
 	char *text;
 	bool help;
-	int rc = cmdopts_parse(&bench_cmdopts, &o, argc, argv, &text, &help);
+	int rc;
+
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--mesh") == 0) return meshbench_main(argc, argv);
+	rc = cmdopts_parse(&bench_cmdopts, &o, argc, argv, &text, &help);
 
 	if (rc == EXIT_OK && text) rc = cmdopts_fail("bench", EXIT_USAGE, "what is %s? see sluice bench --help", text);
 	free(text);

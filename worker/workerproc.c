@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#define WORKERPROC_NULL_BYTES (64 * 1024 * GIB) /* the null device's KV blocks are numbers alone: as many as are asked for */
+
 struct workerproc {
 	struct boot boot;
 	struct engine_opts opts;
@@ -58,6 +60,7 @@ void workerproc_options(const struct config *c, bool null_device, struct engine_
 	o->kv.utilization = c->gpu_memory_utilization;
 	o->hash_logits = c->debug_logits_hash;
 	o->null_device = null_device;
+	if (null_device) o->kv.available = WORKERPROC_NULL_BYTES;
 	o->null_step_ns = c->null_step_us * NS_PER_US;
 }
 

@@ -83,7 +83,7 @@ static void bench_core(struct bench *b, uint32_t n)
 					.sync_interval_ns = UINT64_MAX / 2};
 	uint32_t prompt[BENCH_PROMPT];
 
-	b->core = core_new(&cfg, &(struct core_out){b, bench_send, bench_step});
+	b->core = core_new(&cfg, &(struct core_out){.ctx = b, .send = bench_send, .step = bench_step});
 	for (uint32_t i = 0; i < BENCH_LANES; i++)
 		core_on_hello(b->core, &(struct msg_hello){.version = PROTO_VERSION, .frontend = i, .epoch = 1}, 0);
 	core_on_workers_ready(b->core, &(struct core_workers){.n_blocks = n * 64, .model_len_max = 4096, .vocab = TINY_LLAMA_TOKENS, .dim = 64}, 0);

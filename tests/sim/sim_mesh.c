@@ -274,7 +274,7 @@ static void executor_start(struct sim *s)
 {
 	struct sim_executor *x = &s->executor;
 	struct core_config cfg = s->setup.core;
-	struct core_out out = {s, executor_send, executor_step, executor_timed};
+	struct core_out out = {s, executor_send, executor_step, executor_timed, NULL};
 	bool loaded = true;
 
 	cfg.epoch = x->epoch;
