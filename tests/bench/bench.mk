@@ -24,11 +24,11 @@ bench-start: all $(B)/bench/startbench $(if $(filter none,$(PEER)),,$(PEER)) ## 
 
 bench-front: all $(B)/bench/frontload $(B)/bench/sendbench ## what the frontends cost beside nginx and a bare send(); LOADGEN=PATH uses another client
 	tests/bench/frontbench.py --model $$(deploy/model.sh) $(BENCH_ARGS)
+
 bench-mesh: all ## results routed, the executor's time a step, wake-ups, overlap; no device, no HTTP
 	$(B)/bin/sluice bench --mesh $$(deploy/model.sh) $(BENCH_ARGS)
 
-
-.PHONY: bench bench-front bench-start bench-tokenizer
+.PHONY: bench bench-front bench-mesh bench-start bench-tokenizer
 
 # build/bench/NAME from tests/bench/NAME.c: attnbench, corebench, frontload, kernbench, layerbench, decodebench, maskbench, maskdecode, sendbench, startbench, tokbench.
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(TEST_LIB_OBJS) $(LIB)
