@@ -175,6 +175,7 @@ static void front_keys(struct front *f, const struct msg_keys *m)
 {
 	if (apikeys_set(&f->boot->keys, m->api_keys.data, m->api_keys.n) != ST_OK) log_error("the new API keys could not be read");
 	front_reload_tls(f);
+	journal_reopen(f->api.journal, &f->boot->config);
 }
 
 static void on_control(uv_poll_t *p, int status, int events)

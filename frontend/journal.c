@@ -3,6 +3,7 @@
 #include "frontend/journal.h"
 
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/mem.h"
 #include "common/splitmix.h"
 #include "frontend/reqlog.h"
@@ -52,6 +53,13 @@ int journal_open(struct journal **out, const struct config *c, const char *model
 	if (c->enable_log_requests) j->log = sink_on(STDERR_FILENO);
 	*out = j;
 	return ST_OK;
+}
+
+void journal_reopen(struct journal *j, const struct config *c)
+{
+	struct errbuf err = {{0}};
+
+	if (j && j->spans && sink_reopen(j->spans, c->trace_file, &err) != ST_OK) log_error("SIGHUP: --trace-file: %s; the old file stays in use", err.text);
 }
 
 static void story_free(struct story *s)
@@ -117,6 +125,7 @@ void journal_end(struct journal *j, struct http_request *r, bool is_gone, uint64
 	r->story = NULL;
 	s->status = r->status ? r->status : is_gone ? 499 : 0; /* as proxies log it */
 	s->is_gone = is_gone;
+	s->tenant = r->admission.tenant;
 	list_push_back(&j->ended, &s->in_ended);
 }
 

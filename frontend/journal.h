@@ -15,6 +15,9 @@ struct prep;
 int journal_open(struct journal **out, const struct config *c, const char *model, uint32_t frontend, uint64_t run_id, struct errbuf *err) MUST_CHECK;
 void journal_close(struct journal *j);
 
+/* SIGHUP: the trace file may have been moved away; it is opened anew. */
+void journal_reopen(struct journal *j, const struct config *c);
+
 /* A whole request is here; sets r->story. */
 void journal_begin(struct journal *j, struct http_request *r, uint64_t now);
 /* It is over: answered, or its client is gone. Takes r->story. */

@@ -3,6 +3,7 @@
 
 #include "common/logline.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool reqlog_wants(const struct story *s)
@@ -32,8 +33,11 @@ static void put_stage(struct logline *l, const char *key, const struct stage *s)
 
 static void put_llm(struct logline *l, const struct story *s, const char *model)
 {
+	char tenant[17];
+
 	put_text(l, "model", model);
-	if (s->tenant) logline_u64(l, "tenant", s->tenant);
+	snprintf(tenant, sizeof(tenant), "%016llx", (unsigned long long)s->tenant);
+	if (s->tenant) put_text(l, "tenant", tenant);
 	logline_u64(l, "prompt_tokens", s->n_prompt);
 	logline_u64(l, "cached_tokens", s->n_cached);
 	logline_u64(l, "output_tokens", s->n_output);

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 struct sink {
-	int fd;
+	int fd;                /* the thread's, once it runs */
 	bool is_ours, is_pipe;
 	struct strbuf fresh;   /* the loop's */
 	size_t n_fresh;        /* lines in it */
@@ -30,6 +30,7 @@ struct sink {
 	struct strbuf waiting;
 	uint64_t dropped;
 	bool is_closing;
+	int next_fd;           /* to be used from now on, the old one closed; -1: none */
 };
 
 static size_t count_lines(const char *s, size_t len)
@@ -85,6 +86,14 @@ static size_t write_lines(struct sink *s, const char *data, size_t len, bool *is
 	return lost;
 }
 
+static void sink_use(struct sink *s, int fd)
+{
+	struct stat st;
+
+	s->fd = fd;
+	s->is_pipe = fstat(fd, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
 static void *sink_thread(void *arg)
 {
 	struct sink *s = arg;
@@ -96,6 +105,13 @@ static void *sink_thread(void *arg)
 	pthread_mutex_lock(&s->lock);
 	while (!s->is_closing || s->waiting.len > 0) {
 		struct strbuf full = s->waiting;
+
+		if (s->next_fd >= 0) {
+			close(s->fd);
+			sink_use(s, s->next_fd);
+			s->next_fd = -1;
+			is_torn = false;
+		}
 
 		if (full.len == 0) {
 			pthread_cond_wait(&s->changed, &s->lock);
@@ -117,10 +133,9 @@ static void *sink_thread(void *arg)
 struct sink *sink_on(int fd)
 {
 	struct sink *s = mem_new(struct sink);
-	struct stat st;
 
-	s->fd = fd;
-	s->is_pipe = fstat(fd, &st) == 0 && !S_ISREG(st.st_mode);
+	sink_use(s, fd);
+	s->next_fd = -1;
 	strbuf_init(&s->fresh, SINK_BYTES_MAX);
 	strbuf_init(&s->waiting, SINK_BYTES_MAX);
 	pthread_mutex_init(&s->lock, NULL);
@@ -129,14 +144,33 @@ struct sink *sink_on(int fd)
 	return s;
 }
 
-int sink_open(struct sink **out, const char *path, struct errbuf *err)
+static int open_path(int *fd, const char *path, struct errbuf *err)
 {
 	/* Not blocking: a pipe without a reader is an error instead of a wait. */
-	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+	*fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+	return *fd >= 0 ? ST_OK : err_set(err, ST_IO, "%s: %s", path, errno == ENXIO ? "nobody reads this pipe" : strerror(errno));
+}
 
-	if (fd < 0) return err_set(err, ST_IO, "%s: %s", path, errno == ENXIO ? "nobody reads this pipe" : strerror(errno));
+int sink_open(struct sink **out, const char *path, struct errbuf *err)
+{
+	int fd, rc = open_path(&fd, path, err);
+
+	if (rc != ST_OK) return rc;
 	*out = sink_on(fd);
 	(*out)->is_ours = true;
+	return ST_OK;
+}
+
+int sink_reopen(struct sink *s, const char *path, struct errbuf *err)
+{
+	int fd, rc = open_path(&fd, path, err);
+
+	if (rc != ST_OK) return rc;
+	pthread_mutex_lock(&s->lock);
+	if (s->next_fd >= 0) close(s->next_fd);
+	s->next_fd = fd;
+	pthread_cond_signal(&s->changed);
+	pthread_mutex_unlock(&s->lock);
 	return ST_OK;
 }
 
@@ -189,6 +223,7 @@ void sink_close(struct sink *s)
 	/* A thread that is stuck in a write is left behind with what it holds: the process ends soon. */
 	if (pthread_timedjoin_np(s->thread, NULL, &until) != 0) return;
 	if (s->is_ours) close(s->fd);
+	if (s->next_fd >= 0) close(s->next_fd);
 	strbuf_release(&s->fresh);
 	strbuf_release(&s->waiting);
 	pthread_mutex_destroy(&s->lock);

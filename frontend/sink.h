@@ -15,6 +15,8 @@ struct sink;
 
 /* Appends to the file, which is made if need be. */
 int sink_open(struct sink **out, const char *path, struct errbuf *err) MUST_CHECK;
+/* The file has been moved away (a log's rotation): lines go to a new one of that name. When it cannot be opened, all stays as it is. */
+int sink_reopen(struct sink *s, const char *path, struct errbuf *err) MUST_CHECK;
 /* Writes to a descriptor that stays the caller's. */
 struct sink *sink_on(int fd);
 /* What waits gets a second. */

@@ -36,7 +36,7 @@ struct story {
 	uint32_t n;                 /* choices */
 	double temperature, top_p;
 	const char *finish;         /* constant; NULL: it did not end by itself */
-	uint64_t tenant;            /* 0: none */
+	uint64_t tenant;            /* hash of whose it is; 0: nobody in particular */
 	struct strbuf prompt, said; /* with --max-log-len: their beginnings */
 };
 

@@ -338,7 +338,7 @@ static void on_serve_reload(uv_signal_t *h, int signum)
 	struct errbuf err = {{0}};
 
 	bar_clear(s);
-	if (!s->keysource.path && !s->config.ssl_certfile[0]) log_info("SIGHUP: no file to read again (--api-key-file, --ssl-certfile)");
+	if (!s->keysource.path && !s->config.ssl_certfile[0] && !s->config.trace_file[0]) log_info("SIGHUP: no file to read again (--api-key-file, --ssl-certfile, --trace-file)");
 	if (serve_reread(s, "SIGHUP", &err) != ST_OK) log_error("SIGHUP: %s; the API keys stay as they are", err.text);
 }
 

@@ -5,6 +5,7 @@ import math
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -252,6 +253,15 @@ def test_spans_are_otlp_and_carry_the_callers_trace(start, tiny, tmp_path):
     assert attributes(traces[4][0])["gen_ai.usage.completion_tokens"] == 8 and attributes(traces[4][0])["gen_ai.request.n"] == 2
     assert attributes(traces[5][0])["http.response.status_code"] == 400 and traces[5][0]["status"] == {}
     assert MARKER not in path.read_text()
+    path.rename(tmp_path / "spans.1")  # a rotation
+    s.p.send_signal(signal.SIGHUP)
+    sv.wait_for("a new file", path.exists)
+
+    def in_the_new_file():  # each frontend opens it for itself
+        s.complete(max_tokens=1)
+        return len(path.read_text().splitlines()) >= 3
+    sv.wait_for("spans in it", in_the_new_file)
+    assert all(len(read_export(json.loads(line))) > 4 for line in path.read_text().splitlines())
 
 
 def test_a_trace_file_that_takes_nothing_holds_nobody(start, tiny, tmp_path):

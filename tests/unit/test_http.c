@@ -29,7 +29,7 @@ struct server {
 	struct tcp *tcp;
 	uint16_t port;
 	struct http_request *held; /* of /later and /stream */
-	int n_heads, n_requests, n_gone, n_room;
+	int n_heads, n_requests, n_gone, n_room, n_ended, n_lost;
 	char last_path[64];
 	size_t last_body;
 };
@@ -45,6 +45,16 @@ static void on_gone(void *owner)
 static void on_room(void *owner)
 {
 	((struct server *)owner)->n_room++;
+}
+
+/* Of what on_request() has seen; others are refused before. */
+static void on_ended(void *ctx, struct http_request *r, bool is_gone)
+{
+	struct server *s = ctx;
+
+	if (r->owner != s) return;
+	s->n_ended++;
+	s->n_lost += is_gone;
 }
 
 static int on_head(void *ctx, struct http_request *r, const char **text)
@@ -115,6 +125,7 @@ static void server_open(struct server *s, uint32_t connections_max)
 		.ctx = s,
 		.on_head = on_head,
 		.on_request = on_request,
+		.on_ended = on_ended,
 	};
 	assert_int_equal(tcp_open(&s->tcp, &s->loop, listen_loopback(&s->port), &s->host, connections_max, 20, &err), ST_OK);
 }
@@ -131,6 +142,9 @@ static void server_close(struct server *s)
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	assert_int_equal(uv_loop_close(&s->loop), 0);
 	assert_int_equal(s->host.bodies, 0);
+	/* Each request ends once, and is known to be lost when its handler was told. */
+	assert_int_equal(s->n_ended, s->n_requests);
+	assert_int_equal(s->n_lost, s->n_gone);
 }
 
 /* ---- a client ---- */

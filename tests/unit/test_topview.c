@@ -163,7 +163,7 @@ static void trouble_is_named(void **state)
 
 static void frames_fit_every_screen(void **state)
 {
-	static struct box b;
+	struct box b;
 
 	box_init(&b);
 	for (uint32_t cols = 1; cols < 140; cols += 7) {

@@ -267,6 +267,30 @@ static void lines_reach_the_file_behind_what_is_there(void **state)
 	unlink(path);
 }
 
+static void a_file_that_was_moved_away_is_made_anew(void **state)
+{
+	char dir[] = "/tmp/test-trace-XXXXXX", path[64], old[64], text[64] = {0};
+	struct errbuf err;
+	struct sink *s;
+	int fd;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/spans", dir);
+	snprintf(old, sizeof(old), "%s/spans.1", dir);
+	assert_int_equal(sink_open(&s, path, &err), ST_OK);
+	assert_int_equal(rename(path, old), 0);
+	assert_int_equal(sink_reopen(s, "/nonexistent/x", &err), ST_IO);
+	assert_int_equal(sink_reopen(s, path, &err), ST_OK);
+	sink_put(s, "new\n", 4);
+	sink_close(s);
+	fd = open(path, O_RDONLY);
+	assert_int_equal(read(fd, text, sizeof(text)), 4);
+	close(fd);
+	unlink(path);
+	unlink(old);
+	rmdir(dir);
+}
+
 static void what_cannot_be_written_is_dropped_and_counted(void **state)
 {
 	struct errbuf err;
@@ -334,6 +358,7 @@ int main(void)
 		cmocka_unit_test(a_request_line_has_its_numbers_and_cut_text),
 		cmocka_unit_test(probes_are_told_of_only_when_they_fail),
 		cmocka_unit_test(lines_reach_the_file_behind_what_is_there),
+		cmocka_unit_test(a_file_that_was_moved_away_is_made_anew),
 		cmocka_unit_test(what_cannot_be_written_is_dropped_and_counted),
 		cmocka_unit_test(a_stuck_reader_holds_nobody),
 	};
