@@ -20,7 +20,7 @@
 #include "common/heap.h"
 #include "common/map.h"
 
-#define FAIR_OUTPUT_WEIGHT 2 /* of an output token; a prompt token's is 1. As in the paper, and in public price lists or below them */
+#define FAIR_OUTPUT_WEIGHT 2 /* of an output token; a prompt token's is 1. As in the paper: a prompt's tokens share the reading of the weights */
 
 struct fair_account;
 
@@ -71,9 +71,6 @@ void fair_leave(struct fair *f, struct fair_share *tenant);
 void fair_wait(struct fair_share *tenant);
 void fair_wait_ends(struct fair_share *tenant);
 
-/* It has been served. */
-static inline void fair_charge(struct fair_share *tenant, uint64_t virtual_tokens);
-
 /* a has had more than b: of the mesh, or as much and more of their account. */
 bool fair_has_more(const struct fair_share *a, const struct fair_share *b);
 
@@ -85,6 +82,7 @@ static inline bool fair_is_one(const struct fair *f)
 
 void fair_check(const struct fair *f);
 
+/* It has been served. */
 static inline void fair_charge(struct fair_share *tenant, uint64_t virtual_tokens)
 {
 	tenant->served += virtual_tokens;

@@ -90,7 +90,7 @@ unit: $(UNIT_BINS) $(REPLAY_BINS) ## unit and kernel tests (cmocka), and the fuz
 sim-run: $(B)/tests/test_sim
 	@-$(RUN_TESTS) command "sim, $(SEEDS) seeds" -- $(B)/tests/test_sim --seeds $(SEEDS)
 
-sim: $(B)/tests/test_sim ## the whole mesh simulated: make sim SEEDS=20000
+sim: $(B)/tests/test_sim ## the whole mesh simulated: make sim SEEDS=2000
 	@$(RUN_TESTS) command "sim, $(SEEDS) seeds" -- $(B)/tests/test_sim --seeds $(SEEDS)
 
 # The official suite of JSON Schema, and outputs made at random.

@@ -328,7 +328,7 @@ static void test_refusals(void **state)
 	static const struct {
 		enum refusal reason;
 		int status;
-	} rows[] = {{REFUSAL_TOO_LONG, 400}, {REFUSAL_QUEUE_FULL, 503}, {REFUSAL_DRAINING, 503}, {REFUSAL_POISON, 500}, {REFUSAL_NUMERIC, 500}};
+	} rows[] = {{REFUSAL_TOO_LONG, 400}, {REFUSAL_QUEUE_FULL, 503}, {REFUSAL_QUEUE_TIMEOUT, 503}, {REFUSAL_DRAINING, 503}, {REFUSAL_POISON, 500}, {REFUSAL_NUMERIC, 500}};
 	char request[128];
 	struct box b;
 	size_t i;

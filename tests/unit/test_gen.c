@@ -511,6 +511,26 @@ static void test_reasoning(void **state)
 
 /* ---- ends ---- */
 
+/* A stream that was accepted still gets a status when it waits in vain, but not one that has begun. */
+static void test_queue_timeout(void **state)
+{
+	for (int has_begun = 0; has_begun < 2; has_begun++) {
+		struct box b;
+
+		box_open(&b, true);
+		b.config.queue_timeout = NS_PER_S;
+		box_post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true}");
+		box_give(&b, TOKEN_NONE, FINISH_NONE);
+		assert_int_equal(b.in.len, 0);
+		if (has_begun) box_give(&b, 5, FINISH_NONE);
+		box_refuse(&b, REFUSAL_QUEUE_TIMEOUT, "Too late.");
+		assert_int_equal(box_status(&b), has_begun ? 200 : 503);
+		assert_int_equal(strstr(b.in.data, "Retry-After") != NULL, !has_begun);
+		assert_non_null(strstr(b.in.data, "Too late."));
+		box_close(&b);
+	}
+}
+
 /* One choice that cannot be served ends all of them. */
 static void test_refusal_of_one(void **state)
 {
@@ -704,6 +724,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_prompt_logprobs),
 		cmocka_unit_test(test_calls),
 		cmocka_unit_test(test_reasoning),
+		cmocka_unit_test(test_queue_timeout),
 		cmocka_unit_test(test_refusal_of_one),
 		cmocka_unit_test(test_error_inside_a_stream),
 		cmocka_unit_test(test_client_gone),
