@@ -196,6 +196,8 @@ void core_on_workers_ready(struct core *c, const struct core_workers *w, uint64_
 	c->model_len_max = model_len_max;
 	c->len_max = (uint32_t)min_u64(model_len_max, core_kv_len(&c->kv, hold_tokens_ahead(c), w->n_blocks));
 	c->ready = c->was_ready = true;
+	c->step_tokens = c->cfg.batched_tokens_max;
+	if (c->cfg.first_step_tokens) c->step_tokens = min_u32(c->cfg.first_step_tokens, c->step_tokens);
 	for (state = SEQ_WAITING; state < SEQ_DONE; state++) {
 		LIST_EACH(&c->seqs.in_state[state], it, nx) admit_recheck(c, CONTAINER_OF(it, struct seq, link));
 	}

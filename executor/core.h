@@ -53,6 +53,7 @@ struct core_config {
 	uint32_t requests_max;        /* held at a time; beyond it REFUSAL_QUEUE_FULL */
 	uint32_t steps_in_flight_max; /* 2: step n+1 is scheduled while step n runs */
 	uint32_t prefill_chunk_max;   /* --long-prefill-token-threshold; 0 = the whole budget */
+	uint32_t first_step_tokens; /* of the first step after the workers came; each next one may have twice as many; 0: no such limit */
 	bool prefix_cache; /* unless the workers are recurrent */
 	bool has_priorities;  /* --scheduling-policy priority; without it submit.priority is ignored */
 	bool fair;            /* --enable-fair-scheduling: by submit.tenant, see fair.h; without it all are one tenant */

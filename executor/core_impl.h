@@ -230,6 +230,7 @@ struct core {
 	struct step_rec *recs; /* ring of steps_in_flight_max */
 	uint32_t rec_first, n_recs;
 	uint64_t step_number;
+	uint32_t step_tokens; /* of the next step at most */
 	struct sched_cols cols;
 	struct seq **order; /* (n_order) the running requests in their order, as of seqs.running_changes == order_changes */
 	uint32_t n_order;

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define EDGE_HEARTBEAT_MS 100
+#define EDGE_FIRST_STEP_TOKENS 32 /* some streams' last tokens with what came before; nearly as long as a decode */
 #define EDGE_SYNC_NS (500 * NS_PER_MS)
 #define EDGE_REQUESTS_HWM 100000 /* submits that may queue before frontends get ST_AGAIN */
 #define EDGE_LANE_HWM 10000      /* results that may queue for one frontend; at a step every few ms that is many seconds */
@@ -450,6 +451,7 @@ static int edge_open(struct edge *e, struct errbuf *err)
 						 .requests_max = edge_requests_max(cfg),
 						 .steps_in_flight_max = LIMIT_STEPS_IN_FLIGHT,
 						 .prefill_chunk_max = cfg->long_prefill_token_threshold,
+						 .first_step_tokens = EDGE_FIRST_STEP_TOKENS,
 						 .prefix_cache = cfg->enable_prefix_caching,
 						 .has_priorities = cfg->scheduling_policy == SCHEDULING_PRIORITY,
 						 .fair = cfg->enable_fair_scheduling,

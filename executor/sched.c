@@ -17,6 +17,8 @@
  *
  * A request may be in two steps in flight: its last token is then known to the workers only, and counts as pending.
  *
+ * The first steps after the workers came are short (core_config.first_step_tokens).
+ *
  * A step and its result have to go through rings: new sequences are added as long as their prompts, grammars and lists fit
  * SCHED_ADDED_BYTES_MAX, and at most LIMIT_PROMPT_ROWS log-probabilities of prompts and LIMIT_POOLED elements of pooled states are
  * asked for; chunks are cut there. The rest goes into the next step. */
@@ -437,10 +439,17 @@ static void sched_pick_waiting(struct core *c, struct step_rec *rec, uint32_t bu
 	}
 }
 
+/* All streams wait when the workers come back. A first step that is full gives the first of them their token as late as all others; a
+ * short one costs little. Whoever runs can always decode. */
+static uint32_t sched_budget(const struct core *c)
+{
+	return max_u32(c->step_tokens, c->seqs.in_state[SEQ_RUNNING].len);
+}
+
 bool sched_step(struct core *c)
 {
 	struct step_rec *rec = &c->recs[(c->rec_first + c->n_recs) % c->cfg.steps_in_flight_max];
-	uint32_t budget = c->cfg.batched_tokens_max;
+	uint32_t budget = sched_budget(c);
 
 	rec->number = c->step_number + 1;
 	rec->n_rows = rec->n_samples = rec->n_prompt_rows = rec->n_prompt_tokens = rec->n_pooled = 0;
@@ -451,6 +460,7 @@ bool sched_step(struct core *c)
 	c->step_number++;
 	c->n_recs++;
 	c->stats.steps++;
+	c->step_tokens = (uint32_t)min_u64(2 * (uint64_t)c->step_tokens, c->cfg.batched_tokens_max);
 	sched_send(c, rec);
 	return true;
 }

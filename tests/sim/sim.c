@@ -105,6 +105,7 @@ static void sim_set_up_core(struct sim *s, struct core_config *c)
 	c->requests_max = sim_chance(s, 15) ? (uint32_t)sim_range(s, 4, 12) : 4096;
 	c->steps_in_flight_max = sim_chance(s, 80) ? 2 : 1;
 	c->prefill_chunk_max = sim_chance(s, 40) ? (uint32_t)sim_range(s, 4, 64) : 0;
+	c->first_step_tokens = sim_chance(s, 50) ? (uint32_t)sim_range(s, 1, 40) : 0;
 	c->prefix_cache = sim_chance(s, 85);
 	c->sync_interval_ns = 100 * NS_PER_MS;
 }

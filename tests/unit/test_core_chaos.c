@@ -278,6 +278,7 @@ static void run(uint64_t seed)
 	cfg.batched_tokens_max = 4 + draw(c, 100);
 	cfg.steps_in_flight_max = 1 + draw(c, 3);
 	cfg.prefill_chunk_max = draw(c, 3) * 10;
+	cfg.first_step_tokens = draw(c, 3) * 2;
 	cfg.prefix_cache = draw(c, 5) > 0;
 	corebox_init(&c->box, &cfg);
 	c->box.on_send = on_send;

@@ -682,6 +682,28 @@ static void a_step_takes_a_bounded_number_of_new_tokens(void **state)
 	corebox_release(&b);
 }
 
+static void the_first_steps_are_short(void **state)
+{
+	struct core_config cfg = corebox_config();
+	struct corebox b;
+
+	cfg.first_step_tokens = 4;
+	corebox_start(&b, &cfg, 8, 100);
+	for (uint32_t i = 1; i <= 3; i++) corebox_submit(&b, i, 100 * i, 10, 2);
+	corebox_run(&b);
+	corebox_expect(&b, "step 1 add[0 10/10] grow[0:0] run[0 0+4]\n"
+		       "step 2 add[1 10/10] grow[1:1] run[0 4+6s,1 0+2]\n"
+		       "results 0.0 1#1@0[] 2#1@0[] 3#1@0[]\n"
+		       "step 3 add[2 10/10] grow[2:2] run[0 10+1s,1 2+8s,2 0+7]\n"
+		       "step 4 run[1 10+1s,2 7+3s]\n"
+		       "results 0.0 1#1@0[266]\n"
+		       "step 5 rem[0] run[2 10+1s]\n"
+		       "results 0.0 1#1@1[415]length 2#1@0[170]\n"
+		       "results 0.0 2#1@1[95]length 3#1@0[121]\n"
+		       "results 0.0 3#1@1[946]length\n");
+	corebox_release(&b);
+}
+
 static void a_budget_of_one_token_gets_on(void **state)
 {
 	struct core_config cfg = corebox_config();
@@ -749,6 +771,7 @@ int main(void)
 		cmocka_unit_test(the_best_of_all_lanes_is_next),
 		cmocka_unit_test(the_pool_ends_a_request_when_it_is_full),
 		cmocka_unit_test(a_step_takes_a_bounded_number_of_new_tokens),
+		cmocka_unit_test(the_first_steps_are_short),
 		cmocka_unit_test(a_budget_of_one_token_gets_on),
 		cmocka_unit_test(a_longer_request_is_added_alone),
 	};
