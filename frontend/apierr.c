@@ -129,7 +129,8 @@ static void put_retry(const struct apierr *e, const struct http_request *r, char
 	uint32_t said = e->retry_ms ? e->retry_ms : r->admission.retry_ms, ms = said ? said : APIERR_RETRY_MS;
 
 	*out = 0;
-	if (e->status == 429 || e->status == 503) snprintf(out, cap, "Retry-After: %u\r\nretry-after-ms: %u\r\n", (ms + 999) / 1000, ms);
+	if (e->status == 429 || e->status == 503) snprintf(out, cap, "Retry-After: %u\r\nretry-after-ms: %u\r\nAccess-Control-Expose-Headers: Retry-After, retry-after-ms\r\n",
+							  (ms + 999) / 1000, ms);
 }
 
 static void answer_with(const struct apierr *e, struct http_request *r, const char *extra)
