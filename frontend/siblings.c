@@ -9,7 +9,7 @@
 
 #define SIBLINGS_LOOK_CONNS 1024          /* looked at in one tick: some 50 us */
 #define SIBLINGS_FRESH_NS (1 * NS_PER_S)  /* a heartbeat comes ten times a second; who is stopped gets a few connections at most */
-#define SIBLINGS_ROOM 64                  /* connections below the limit: others give to the same one at the same time */
+#define SIBLINGS_ROOM 64                  /* connections below the limit, or an eighth of it: others give to the same one at the same time */
 #define SIBLINGS_RETRY_MS 1               /* while retiring: inboxes hold ten each */
 
 struct siblings {
@@ -57,14 +57,20 @@ static void siblings_read_load(const struct page_slot *slot, struct balance_load
 	memcpy(out, bits, sizeof(*out));
 }
 
-static bool siblings_may_give(const struct siblings *s, uint32_t i, uint64_t now)
+static bool siblings_serves(const struct siblings *s, uint32_t i, uint64_t now)
 {
 	const struct page_slot *slot = siblings_slot(s, i);
 	uint64_t beat = atomic_load_explicit(&slot->heartbeat_ns, memory_order_relaxed);
 
 	if (i == s->view.self || atomic_load(&slot->state) != PAGE_SERVING) return false;
-	if (now > beat && now - beat > SIBLINGS_FRESH_NS) return false;
-	return page_gauge_sum(slot, 1, GAUGE_connections) + SIBLINGS_ROOM < s->connections_max;
+	return now <= beat || now - beat <= SIBLINGS_FRESH_NS;
+}
+
+static bool siblings_may_give(const struct siblings *s, uint32_t i, uint64_t now)
+{
+	uint32_t room = min_u32(SIBLINGS_ROOM, s->connections_max / 8);
+
+	return siblings_serves(s, i, now) && page_gauge_sum(siblings_slot(s, i), 1, GAUGE_connections) + room < s->connections_max;
 }
 
 /* How many siblings there are to give to. */
@@ -196,12 +202,24 @@ void siblings_tick(struct siblings *s, uint64_t now)
 
 /* ---- retiring ---- */
 
+static bool siblings_are_full(const struct siblings *s, uint64_t now)
+{
+	bool full = false;
+
+	for (uint32_t i = 0; i < s->view.n; i++) {
+		if (siblings_may_give(s, i, now)) return false;
+		full |= siblings_serves(s, i, now);
+	}
+	return full;
+}
+
 static void on_retry(uv_timer_t *t)
 {
 	struct siblings *s = t->data;
 
 	s->view.n = min_u32(atomic_load(&s->boot->page->n_frontends), LIMIT_FRONTENDS);
 	tcp_give_idle(s->tcp);
+	tcp_end_after_answers(s->tcp, siblings_are_full(s, clock_now_ns()));
 }
 
 void siblings_retire(struct siblings *s)

@@ -5,7 +5,8 @@
  *
  * Balance (--balance-connections): a look each 100 ms, at more than SIBLINGS_LOOK_CONNS connections more rarely, none while nothing was
  * asked. Retiring: every connection goes as soon as it is idle, in turn to all siblings; the page says DRAINING first, then the inbox
- * is shut, so nothing comes any more. Without a sibling that could take them, connections are served and kept. */
+ * is shut, so nothing comes any more. While no sibling serves, connections are served and kept; when those that serve are full, answers say
+ * `Connection: close`. */
 #ifndef SLUICE_SIBLINGS_H
 #define SLUICE_SIBLINGS_H
 

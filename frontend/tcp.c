@@ -432,10 +432,15 @@ void tcp_visit(struct tcp *t, void (*visit)(void *ctx, struct balance_conn *b, u
 	}
 }
 
+void tcp_end_after_answers(struct tcp *t, bool on)
+{
+	if (!t->is_draining) t->host->draining = on || t->tls_context;
+}
+
 void tcp_retire(struct tcp *t)
 {
 	t->is_retiring = true;
-	if (t->tls_context) t->host->draining = true; /* these end after their next answer */
+	tcp_end_after_answers(t, false);
 	acceptor_remove_all(t->acceptor);
 	LIST_EACH(&t->conns, l, next) {
 		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_conns);

@@ -52,6 +52,8 @@ void tcp_visit(struct tcp *t, void (*visit)(void *ctx, struct balance_conn *b, u
 /* From now on accepts nothing, and each connection goes to a sibling as soon as it is idle; until then it is served. With TLS, answers
  * say `Connection: close` instead. */
 void tcp_retire(struct tcp *t);
+/* While retiring: answers say `Connection: close`, since nobody has room for more. */
+void tcp_end_after_answers(struct tcp *t, bool on);
 /* Gives what is idle now; false: some are left that nobody takes at the moment. */
 bool tcp_give_idle(struct tcp *t);
 

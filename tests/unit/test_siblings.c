@@ -315,6 +315,35 @@ static void without_a_sibling_that_serves_all_goes_on(void **state)
 	mesh_free(m);
 }
 
+static void full_siblings_make_answers_the_last(void **state)
+{
+	struct mesh *m = mesh_new(100);
+	int fd = served_client(m, 0), other = served_client(m, 0);
+	char buf[4096];
+	ssize_t n = -1;
+
+	page_gauge(&m->page->frontends[1], GAUGE_connections, 4090);
+	retire(m, 0);
+	for (int i = 0; i < 20; i++) mesh_step(m);
+	assert_int_equal(n_conns(&m->ends[0]), 2);
+	put(fd, "GET /last" H "\r\n");
+	for (int i = 0; i < 10000 && n <= 0; i++) {
+		mesh_step(m);
+		n = recv(fd, buf, sizeof(buf) - 1, 0);
+	}
+	assert_true(n > 0);
+	buf[n] = 0;
+	assert_non_null(strstr(buf, "Connection: close"));
+	assert_non_null(strstr(buf, "<0 /last 0>"));
+	page_gauge(&m->page->frontends[1], GAUGE_connections, 10); /* room again */
+	wait_conns(m, 0, 0);
+	put(other, "GET /next" H "\r\n");
+	expect(m, other, "<1 /next 0>");
+	close(fd);
+	close(other);
+	mesh_free(m);
+}
+
 static void nothing_new_is_accepted(void **state)
 {
 	struct mesh *m = mesh_new(100);
@@ -395,7 +424,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(idle_ones_go_at_once_and_stay_open), cmocka_unit_test(busy_ones_go_after_their_answer),
 		cmocka_unit_test(pipelined_requests_are_answered_in_order), cmocka_unit_test(half_a_request_is_read_to_its_end_first),
-		cmocka_unit_test(without_a_sibling_that_serves_all_goes_on), cmocka_unit_test(nothing_new_is_accepted),
+		cmocka_unit_test(without_a_sibling_that_serves_all_goes_on),
+		cmocka_unit_test(full_siblings_make_answers_the_last), cmocka_unit_test(nothing_new_is_accepted),
 		cmocka_unit_test(above_the_limit_it_is_closed_and_counted), cmocka_unit_test(closed_loops_are_spread),
 		cmocka_unit_test(silent_ones_stay),
 	};
