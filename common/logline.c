@@ -24,35 +24,31 @@ static bool put(struct logline *l, const char *s, size_t n)
 	return true;
 }
 
-/* One character of text as it is shown; *n: its bytes. */
+/* What a terminal obeys or an eye is fooled by: C0, DEL, C1, line separators, overrides of direction. */
+static bool is_control(uint32_t cp)
+{
+	return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x2028 || cp == 0x2029 || (cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069);
+}
+
+/* One character of text as it is shown, up to 6 bytes; *n: its own bytes. */
 static size_t escape(const char *s, size_t len, char out[8], size_t *n)
 {
-	static const char hex[] = "0123456789abcdef";
-	unsigned char c = (unsigned char)s[0];
 	bool cut;
-	int k;
+	int k = utf8_next(s, len, &cut);
+	uint32_t cp;
 
-	*n = 1;
-	if (c >= 0x80) {
-		k = utf8_next(s, len, &cut);
-		*n = (size_t)(k > 0 ? k : -k);
-		if (k <= 0) s = UTF8_REPLACEMENT;
-		memcpy(out, s, k > 0 ? *n : 3);
-		return k > 0 ? *n : 3;
+	*n = (size_t)(k > 0 ? k : -k);
+	if (k <= 0) {
+		memcpy(out, UTF8_REPLACEMENT, 3);
+		return 3;
 	}
+	utf8_decode(s, &cp);
 	out[0] = '\\';
-	out[1] = (char)c;
-	if (c == '"' || c == '\\') return 2;
-	if (c == '\n' || c == '\r' || c == '\t') {
-		out[1] = c == '\n' ? 'n' : c == '\r' ? 'r' : 't';
-		return 2;
-	}
-	if (c < 0x20 || c == 0x7f) {
-		memcpy(out, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
-		return 6;
-	}
-	out[0] = (char)c;
-	return 1;
+	out[1] = cp == '\n' ? 'n' : cp == '\r' ? 'r' : cp == '\t' ? 't' : (char)cp;
+	if (cp == '"' || cp == '\\' || cp == '\n' || cp == '\r' || cp == '\t') return 2;
+	if (is_control(cp)) return (size_t)snprintf(out, 8, "\\u%04x", cp);
+	memcpy(out, s, *n);
+	return *n;
 }
 
 static void put_escaped(struct logline *l, const char *s, size_t len)

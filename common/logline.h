@@ -20,7 +20,8 @@ struct logline {
 
 /* cap >= 512 */
 void logline_begin(struct logline *l, char *data, size_t cap, enum log_level level, const char *msg, size_t msg_len);
-/* Keys are plain words. Ill-formed UTF-8 becomes U+FFFD, control characters are escaped, in both formats. */
+/* Keys are plain words. Ill-formed UTF-8 becomes U+FFFD; control characters and what turns the direction of text are
+ * escaped, in both formats. */
 void logline_text(struct logline *l, const char *key, const char *s, size_t len);
 void logline_u64(struct logline *l, const char *key, uint64_t v);
 /* Milliseconds with three digits behind the point. */
