@@ -16,12 +16,12 @@
 struct choice_rules {
 	const struct tokenizer *tokenizer; /* borrowed */
 	struct stopstr_set stops;
-	uint32_t stop_ids[LIMIT_STOP_IDS]; /* the model's own first */
 	uint32_t n_stop_ids, n_model_stop;
 	uint32_t output_min;     /* no stop string ends fewer tokens */
 	bool skip_special;       /* control tokens are no text */
 	bool hide_reasoning;
 	bool calls_end_as_stop;  /* a named function was asked for: OpenAI and vLLM say "stop" then */
+	uint32_t stop_ids[LIMIT_STOP_IDS]; /* (n_stop_ids), the model's own first */
 };
 
 void choice_rules_release(struct choice_rules *r);

@@ -19,31 +19,32 @@
 
 enum conn_state { CONN_READING, CONN_ANSWERING, CONN_FLUSHING, CONN_LINGERING, CONN_DEAD };
 
+/* What each token of a stream touches comes first: with thousands of streams every line is a cache miss. */
 struct conn {
 	struct conn_host *host;
 	void *edge;
 	enum conn_state state;
-	llhttp_t parser;
 	bool in_request;   /* READING: some bytes of a request are here */
 	bool in_head;
-	uint32_t n_answered; /* requests; once there is one, waiting is keep-alive */
 	bool eof;
 	bool linger;       /* unread bytes may be under way when the connection ends */
 	bool is_shut;
 	bool was_full;     /* output was above HTTP_STREAM_HIGH: on_room is owed */
-	size_t head_seen;
-	uint64_t body_raw; /* bytes after the head, framing included */
 	uint64_t since_ns; /* READING: start of waiting or of the request; LINGERING: start */
 	uint64_t progress_ns; /* last time that output moved, or began to wait */
 	uint64_t now;
-	int fail_status;   /* set by a callback that refuses the request */
-	const char *fail_text;
-	struct strbuf pending; /* received, not parsed yet, from pending_pos on */
-	size_t pending_pos;
+	size_t flight_pos;
 	struct strbuf out;    /* being filled */
 	struct strbuf flight; /* being sent, from flight_pos on */
-	size_t flight_pos;
+	struct strbuf pending; /* received, not parsed yet, from pending_pos on */
+	size_t pending_pos;
 	struct http_request req;
+	llhttp_t parser;
+	uint32_t n_answered; /* requests; once there is one, waiting is keep-alive */
+	size_t head_seen;
+	uint64_t body_raw; /* bytes after the head, framing included */
+	int fail_status;   /* set by a callback that refuses the request */
+	const char *fail_text;
 };
 
 static const llhttp_settings_t *conn_settings(void);

@@ -8,6 +8,8 @@
 #include "common/mem.h"
 #include "proto/ids.h"
 
+#define LIVEROWS_AHEAD 4 /* rows: about what a miss takes */
+
 /* One row of a results message. */
 struct liverow {
 	uint64_t client_id;
@@ -192,6 +194,20 @@ static bool liverows_fit(const struct msg_results *m)
 	       liverows_sum(m->n_pooled) == m->pooled.n;
 }
 
+/* A step of thousands of rows touches as many requests, none of which is in a cache: what the next rows need is fetched meanwhile. */
+static void liverows_prefetch(const struct lives *l, struct view client_ids, uint32_t i)
+{
+	const struct live *r;
+
+	if (i + 2 * LIVEROWS_AHEAD < client_ids.n) __builtin_prefetch(map_get(&l->by_id, col_u64(client_ids, i + 2 * LIVEROWS_AHEAD)));
+	if (i + LIVEROWS_AHEAD >= client_ids.n) return;
+	r = map_get(&l->by_id, col_u64(client_ids, i + LIVEROWS_AHEAD));
+	if (!r) return;
+	__builtin_prefetch(r->submit);
+	/* The first lines of a choice (gen.c). Whatever it is: a prefetch of anything is harmless. */
+	for (uintptr_t at = 0; at < 192; at += 64) __builtin_prefetch((const void *)((uintptr_t)r->owner + at));
+}
+
 void liverows_on_results(struct lives *l, const struct msg_results *m, uint64_t now)
 {
 	struct liverow row = {0};
@@ -202,6 +218,7 @@ void liverows_on_results(struct lives *l, const struct msg_results *m, uint64_t 
 	}
 	l->heard_ns = now;
 	for (uint32_t i = 0; i < m->client_ids.n; i++) {
+		liverows_prefetch(l, m->client_ids, i);
 		row.client_id = col_u64(m->client_ids, i);
 		row.attempt = col_u32(m->attempts, i);
 		row.position = col_u32(m->positions, i);
