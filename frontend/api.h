@@ -47,6 +47,7 @@ struct api {
 	uint64_t random;               /* state of ids and of seeds that clients did not give */
 	uint64_t run_id;               /* random; makes answers' ids unique over restarts */
 	uint64_t now;                  /* of this loop pass */
+	size_t inline_bytes;           /* of bodies that were prepared in the loop since the last pass; see prep.h */
 	bool draining;
 	struct list gens;              /* all generations */
 	struct list gens_due;          /* that have something to write */

@@ -604,6 +604,7 @@ static bool gen_step(struct gen *g)
 void gens_step(struct api *a, uint64_t now)
 {
 	a->now = now;
+	a->inline_bytes = 0;
 	LIST_EACH(&a->gens_due, l, next) {
 		struct gen *g = CONTAINER_OF(l, struct gen, in_due);
 

@@ -351,6 +351,14 @@ static void on_done(struct offload_job *j)
 	prep_finish(p, j->request);
 }
 
+static bool prep_is_large(struct api *a, size_t len)
+{
+	if (len <= PREP_SMALL_BYTES) return false;
+	if (a->inline_bytes + len > PREP_INLINE_BYTES) return true;
+	a->inline_bytes += len;
+	return false;
+}
+
 void prep_start(struct api *a, struct http_request *r, const struct endpoint *endpoint, void (*done)(struct api *a, struct http_request *r, struct prep *p))
 {
 	struct prep *p = mem_new(struct prep);
@@ -361,7 +369,7 @@ void prep_start(struct api *a, struct http_request *r, const struct endpoint *en
 	p->random = api_random(a);
 	p->done = done;
 	conn_take_body(r->conn, &p->bytes);
-	p->is_large = p->bytes.len > PREP_INLINE_BYTES;
+	p->is_large = prep_is_large(a, p->bytes.len);
 	p->job = (struct offload_job){.bytes = p->bytes.len, .pool = &a->offload, .run = on_run, .done = on_done, .drop = on_drop};
 	if (!p->is_large) {
 		prep_first(p);

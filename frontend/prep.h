@@ -15,7 +15,8 @@
 #include "frontend/params.h"
 #include "frontend/stage.h"
 
-#define PREP_INLINE_BYTES (16 * KIB) /* bodies up to this are prepared in the loop: well under a millisecond */
+#define PREP_INLINE_BYTES (16 * KIB) /* bodies up to this are prepared in the loop: the worst of them (chats of hundreds of messages) take 2 ms */
+#define PREP_SMALL_BYTES  (1 * KIB)  /* so many of them as come; of larger ones PREP_INLINE_BYTES together in a pass, or a crowd would hold the loop */
 
 struct prep_prompt {
 	struct token_vec ids;
