@@ -323,18 +323,68 @@ static void storms_with_deaths_leave_nothing(void **state)
 	munmap(s, sizeof(*s));
 }
 
+/* More tenants than cells come and go while the table is tidied up all the time: whoever finds its cell taken away gives back there
+ * what it had reserved, and no account keeps anything. */
+static void tidy_process(struct storm *s, uint32_t slot)
+{
+	struct governor_door d = door_of(&s->g, slot, (struct governor_limits){.tenant_requests = 1000, .max_tenants = 16});
+	struct governor_hold held[STORM_HELD] = {0};
+	uint64_t seed = slot + 1;
+
+	for (int i = 0; i < STORM_ROUNDS; i++) {
+		uint32_t k = splitmix_next(&seed) % STORM_HELD;
+		uint64_t key = TENANT + splitmix_next(&seed) % 40;
+
+		governor_give_back(&d, &held[k]);
+		if (governor_reserve(&d, key, 1, &held[k]) != GOVERNOR_OK || governor_extend(&d, &held[k], 0, 3) != GOVERNOR_OK) _exit(1);
+		/* While it holds something, its cell has its key. */
+		if (held[k].account != GOVERNOR_SHARED && atomic_load(&s->g.keys[held[k].account - GOVERNOR_CELLS]) != key) atomic_fetch_add(&s->bad, 1);
+		atomic_fetch_add(&s->taken, held[k].account != GOVERNOR_SHARED);
+		if (i % 64 == 0) sched_yield();
+	}
+	for (int k = 0; k < STORM_HELD; k++) governor_give_back(&d, &held[k]);
+	_exit(0);
+}
+
+static void tidying_up_disturbs_nobody(void **state)
+{
+	enum { K = 3 };
+	struct storm *s = shared_new(sizeof(*s));
+	uint32_t alive = K;
+	int status;
+
+	for (uint32_t i = 0; i < K; i++)
+		if (fork() == 0) tidy_process(s, i);
+	while (alive > 0) {
+		pid_t pid = waitpid(-1, &status, WNOHANG);
+
+		assert_true(pid >= 0);
+		if (pid > 0) assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		alive -= pid > 0;
+		governor_tidy(&s->g, 16);
+		sched_yield();
+	}
+	assert_int_equal(atomic_load(&s->bad), 0);
+	assert_true(atomic_load(&s->taken) > 1000);
+	for (uint32_t i = 0; i < GOVERNOR_CELLS + 16; i++)
+		for (int what = 0; what < GOVERNOR_COUNTS; what++) assert_int_equal(governor_count(&s->g, i, (enum governor_what)what), 0);
+	munmap(s, sizeof(*s));
+}
+
 /* ---- every instruction ---- */
 
 #define STEP_CHILD 3u /* slot of the one that is stepped */
 #define STEP_OTHER 1u /* slot of this process */
 #define STEP_KILL_EACH 61
 #define STEP_MEDDLED 1500
+#define STEP_TIDIED 40000
+#define STEP_TIDY_EACH 200 /* about */
 
 static const struct governor_limits step_limits = {.requests = 100, .tokens = 10000, .tenant_requests = 50, .tenant_tokens = 5000, .max_tenants = 16};
 
 struct step {
 	struct governor g, copy;
-	_Atomic uint32_t is_done;
+	_Atomic uint32_t is_done, bad, own, shared;
 	struct governor_door other;
 	struct governor_hold held; /* of the other one, all the time */
 };
@@ -403,14 +453,14 @@ static void step_meddle(struct step *s)
 	governor_give_back(&s->other, &h);
 }
 
-static pid_t step_start(struct step *s)
+static pid_t step_start(struct step *s, void (*child)(struct step *s))
 {
 	int status;
 	pid_t pid;
 
 	atomic_store(&s->is_done, 0);
 	pid = fork();
-	if (pid == 0) step_child(s);
+	if (pid == 0) child(s);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) return 0;
 	assert_true(WIFSTOPPED(status));
@@ -445,7 +495,7 @@ static struct step *step_new(void)
 /* meddle_each: the other one gets in the way each so many instructions; 0: never. Returns how many there were. */
 static int step_through(struct step *s, int meddle_each)
 {
-	pid_t pid = step_start(s);
+	pid_t pid = step_start(s, step_child);
 	int n;
 
 	if (!pid) skip(); /* a place where nobody may be traced */
@@ -469,7 +519,7 @@ static void death_at_any_instruction_leaves_nothing(void **state)
 	step_through(s, 23);
 	step_through(s, 131);
 	for (i = 0; i < n; i += STEP_KILL_EACH) {
-		pid_t pid = step_start(s);
+		pid_t pid = step_start(s, step_child);
 
 		for (int k = 0; k < i && !atomic_load(&s->is_done); k++) step_once(pid);
 		step_kill(pid);
@@ -478,6 +528,42 @@ static void death_at_any_instruction_leaves_nothing(void **state)
 	}
 	governor_give_back(&s->other, &s->held);
 	expect_whole_capacity(&s->g, (struct governor_limits){.requests = 9, .max_tenants = 16}, 4);
+	munmap(s, sizeof(*s));
+}
+
+/* Looks after each reservation whether the account is still its tenant's. */
+static void step_child_of_tenant(struct step *s)
+{
+	struct governor_door d = door_of(&s->g, STEP_CHILD, (struct governor_limits){.tenant_requests = 9, .max_tenants = 1});
+	struct governor_hold h = {0};
+
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(77);
+	raise(SIGSTOP);
+	for (;;) {
+		if (governor_reserve(&d, TENANT, 1, &h) != GOVERNOR_OK) _exit(1);
+		if (h.account == GOVERNOR_SHARED) atomic_fetch_add(&s->shared, 1);
+		else atomic_fetch_add(atomic_load(&s->g.keys[0]) == TENANT ? &s->own : &s->bad, 1);
+		governor_give_back(&d, &h);
+	}
+}
+
+/* The table, of one cell, is tidied up in the middle of reservations. */
+static void a_cell_that_is_taken_away_is_noticed(void **state)
+{
+	struct step *s = shared_new(sizeof(*s));
+	pid_t pid = step_start(s, step_child_of_tenant);
+	uint64_t seed = 7;
+
+	if (!pid) skip();
+	for (int n = 0; n < STEP_TIDIED; n++) {
+		step_once(pid);
+		if (splitmix_next(&seed) % STEP_TIDY_EACH == 0) governor_tidy(&s->g, 1);
+	}
+	step_kill(pid);
+	governor_repair(&s->g, STEP_CHILD);
+	assert_int_equal(atomic_load(&s->bad), 0);
+	assert_true(atomic_load(&s->own) > 0 && atomic_load(&s->shared) > 0);
+	for (uint32_t i = 0; i <= GOVERNOR_CELLS; i++) assert_int_equal(governor_count(&s->g, i, GOVERNOR_REQUESTS), 0);
 	munmap(s, sizeof(*s));
 }
 
@@ -507,7 +593,9 @@ int main(void)
 		cmocka_unit_test(idle_tenants_make_room),
 		cmocka_unit_test(storms_never_pass_a_limit),
 		cmocka_unit_test(storms_with_deaths_leave_nothing),
+		cmocka_unit_test(tidying_up_disturbs_nobody),
 		cmocka_unit_test(death_at_any_instruction_leaves_nothing),
+		cmocka_unit_test(a_cell_that_is_taken_away_is_noticed),
 		cmocka_unit_test(nonsense_in_a_row_harms_no_count_below_zero),
 	};
 
