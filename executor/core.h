@@ -59,6 +59,7 @@ struct core_config {
 	bool fair;            /* --enable-fair-scheduling: by submit.tenant, see fair.h; without it all are one tenant */
 	uint32_t tenants_max; /* --max-tenants */
 	uint64_t sync_interval_ns;
+	uint64_t sync_idle_ns; /* the same for a lane without requests; 0: no longer */
 };
 
 struct core_out {

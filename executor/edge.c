@@ -20,9 +20,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define EDGE_HEARTBEAT_MS 100
+#define EDGE_HEARTBEAT_MS 500 /* but an eighth of --heartbeat-timeout at most */
 #define EDGE_FIRST_STEP_TOKENS 32 /* some streams' last tokens with what came before; nearly as long as a decode */
 #define EDGE_SYNC_NS (500 * NS_PER_MS)
+#define EDGE_SYNC_IDLE_NS (2 * NS_PER_S) /* but half of --heartbeat-timeout at most */
 #define EDGE_REQUESTS_HWM 100000 /* submits that may queue before frontends get ST_AGAIN */
 #define EDGE_LANE_HWM 10000      /* results that may queue for one frontend; at a step every few ms that is many seconds */
 
@@ -456,7 +457,8 @@ static int edge_open(struct edge *e, struct errbuf *err)
 						 .has_priorities = cfg->scheduling_policy == SCHEDULING_PRIORITY,
 						 .fair = cfg->enable_fair_scheduling,
 						 .tenants_max = cfg->max_tenants,
-						 .sync_interval_ns = EDGE_SYNC_NS},
+						 .sync_interval_ns = EDGE_SYNC_NS,
+						 .sync_idle_ns = max_u64(EDGE_SYNC_NS, min_u64(EDGE_SYNC_IDLE_NS, cfg->heartbeat_timeout / 2))},
 			   &out);
 	bringup_init(&e->bringup, e->boot->epoch, e->n_ranks, (uint64_t)LIMIT_STEPS_IN_FLIGHT * cfg->max_num_batched_tokens);
 	rc = edge_attach_rings(e, err);
@@ -490,6 +492,7 @@ int edge_run(struct boot *boot)
 	struct edge *e = mem_new(struct edge);
 	struct errbuf err = {{0}};
 	int exit_code;
+	uint64_t heartbeat_ms = min_u64(EDGE_HEARTBEAT_MS, boot->config.heartbeat_timeout / 8 / NS_PER_MS);
 
 	e->boot = boot;
 	e->n_ranks = boot->page->n_workers;
@@ -502,7 +505,7 @@ int edge_run(struct boot *boot)
 	CHECK(uv_poll_start(&e->control, UV_READABLE, on_edge_control) == 0);
 	uv_timer_init(&e->loop, &e->heartbeat);
 	uv_timer_init(&e->loop, &e->wake);
-	uv_timer_start(&e->heartbeat, on_edge_heartbeat, EDGE_HEARTBEAT_MS, EDGE_HEARTBEAT_MS);
+	uv_timer_start(&e->heartbeat, on_edge_heartbeat, heartbeat_ms, heartbeat_ms);
 	uv_check_init(&e->loop, &e->pass);
 	uv_check_start(&e->pass, on_edge_pass);
 	if (edge_open(e, &err) != ST_OK) {

@@ -370,6 +370,8 @@ static void route_send_sync(struct core *c, struct lane *l, uint64_t now)
 	struct route_cols *o = &c->route;
 	struct msg m = {.type = MSG_sync};
 
+	/* It was idle, and is no longer. */
+	if (l->seqs.len && l->sync_at != UINT64_MAX) l->sync_at = min_u64(l->sync_at, now + c->cfg.sync_interval_ns);
 	if (now < l->sync_at) return;
 	route_reset(o);
 	LIST_EACH(&l->seqs, it, nx) {
@@ -386,7 +388,7 @@ static void route_send_sync(struct core *c, struct lane *l, uint64_t now)
 				   .positions = vec32_view(&o->positions)};
 	if (!route_send(c, l, &m)) return;
 	l->sync_number++;
-	l->sync_at = now + c->cfg.sync_interval_ns;
+	l->sync_at = now + (l->seqs.len || !c->cfg.sync_idle_ns ? c->cfg.sync_interval_ns : c->cfg.sync_idle_ns);
 }
 
 void route_step(struct core *c, uint64_t now)

@@ -33,7 +33,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define FRONT_HEARTBEAT_MS 100
+#define FRONT_HEARTBEAT_MS FRONT_TICK_MS /* one waking for both; half of the shortest --heartbeat-timeout */
 #define FRONT_TICK_MS 250          /* connections' timeouts */
 #define FRONT_HELLO_NS (200 * NS_PER_MS)
 #define FRONT_CUT_NS (NS_PER_S)    /* at the end of a drain: for error events to reach their clients */

@@ -30,6 +30,8 @@
 #include <unistd.h>
 
 #define TICK_MS 100             /* heartbeat, restart delays, progress */
+#define TICK_CALM_MS 500        /* while everybody serves, where --heartbeat-timeout is TICK_CALM_FACTOR times that */
+#define TICK_CALM_FACTOR 8
 #define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
 #define PROGRESS_WIDTH 40
 /* Without --hang-timeout a process is ended after this many times the silence after which it counts as dead: a pause that ends by
@@ -386,7 +388,7 @@ static void serve_reap_strangers(struct serve *s)
 static void serve_end_hung(struct serve *s, uint64_t now)
 {
 	static const enum page_counter hung_counters[] = {COUNTER_hung_frontend, COUNTER_hung_executor, COUNTER_hung_worker};
-	uint64_t passed = min_u64(now - s->ticked_ns, 2 * TICK_MS * NS_PER_MS), limit = s->config.hang_timeout;
+	uint64_t passed = min_u64(now - s->ticked_ns, 2 * TICK_CALM_MS * NS_PER_MS), limit = s->config.hang_timeout;
 
 	if (limit == 0) limit = HUNG_FACTOR * s->config.heartbeat_timeout;
 	s->ticked_ns = now;
@@ -414,6 +416,14 @@ static void serve_finish(struct serve *s)
 	uv_stop(&s->loop);
 }
 
+/* An idle mesh should cost next to nothing. */
+static void serve_pace(struct serve *s, bool is_calm)
+{
+	uint64_t ms = is_calm && s->config.heartbeat_timeout >= TICK_CALM_FACTOR * TICK_CALM_MS * NS_PER_MS ? TICK_CALM_MS : TICK_MS;
+
+	if (uv_timer_get_repeat(&s->tick) != ms) uv_timer_start(&s->tick, on_serve_tick, ms, ms);
+}
+
 static void on_serve_tick(uv_timer_t *t)
 {
 	struct serve *s = t->data;
@@ -429,12 +439,14 @@ static void on_serve_tick(uv_timer_t *t)
 	serve_step_fleet(s, now);
 	if (getpid() == 1) serve_reap_strangers(s);
 	serve_look_for_oom(s, now);
+	if (s->state != SERVING) serve_pace(s, false);
 	switch (s->state) {
 	case SERVING:
 		serve_end_hung(s, now);
 		page_health(s->mesh.page, now, s->config.heartbeat_timeout, &h);
 		if (!s->was_ready && h.ready) serve_became_ready(s);
 		else if (!s->was_ready) serve_progress(s, &h);
+		serve_pace(s, s->was_ready && h.ready);
 		return;
 	case LEAVING:
 		serve_end_hung(s, now);

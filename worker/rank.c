@@ -12,7 +12,7 @@
 
 #define RANK_SPIN_NS \
 	(30 * NS_PER_US) /* the next step is usually there already; a sleep and its wake-up cost about 50 us */
-#define RANK_LOOK_NS  (100 * NS_PER_MS) /* how often a rank shows that it lives and asks whether to go on */
+#define RANK_LOOK_NS  (250 * NS_PER_MS) /* half of the shortest --heartbeat-timeout; how often a rank shows that it lives and asks whether to go on */
 #define RANK_RETRY_NS (200 * NS_PER_US) /* reply ring full: its reader is behind, or dead */
 
 struct rank {

@@ -108,6 +108,7 @@ static void sim_set_up_core(struct sim *s, struct core_config *c)
 	c->first_step_tokens = sim_chance(s, 50) ? (uint32_t)sim_range(s, 1, 40) : 0;
 	c->prefix_cache = sim_chance(s, 85);
 	c->sync_interval_ns = 100 * NS_PER_MS;
+	c->sync_idle_ns = 250 * NS_PER_MS;
 }
 
 /* Blocks that a sequence of len tokens holds at most, as core.h says it. */
