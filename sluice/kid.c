@@ -222,6 +222,16 @@ static void kid_slot_reset(struct kid *k)
 	page_state(s, PAGE_STARTING);
 }
 
+/* A frontend's has eight bits in the client id; 0 is only for the first one of the mesh's start, see page_health(). */
+static uint32_t kid_next_incarnation(struct kid *k)
+{
+	uint32_t n = k->n_spawns++;
+
+	if (k->kind != KID_FRONTEND) return n;
+	if (n > 0 && (n & 0xFF) == 0) n = k->n_spawns++;
+	return n & 0xFF;
+}
+
 int kid_spawn(struct kid *k, struct errbuf *err)
 {
 	uv_stdio_container_t io[KID_STDIO_COUNT];
@@ -235,8 +245,7 @@ int kid_spawn(struct kid *k, struct errbuf *err)
 	if (rc != ST_OK) return rc;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
 		return err_set(err, ST_IO, "no control socket: %s", strerror(errno));
-	k->incarnation = k->n_spawns++;
-	if (k->kind == KID_FRONTEND) k->incarnation &= 0xFF; /* eight bits of the client id */
+	k->incarnation = kid_next_incarnation(k);
 	kid_slot_reset(k);
 	k->beat_ns = atomic_load(&k->slot->heartbeat_ns);
 	k->silent_ns = 0;
