@@ -238,10 +238,11 @@ static bool body_is_far(const struct http_request *r)
 int admission_on_head(struct api *a, struct http_request *r, const char **text)
 {
 	static struct apierr said;
+	enum governor_verdict v = a->door.governor.g ? governor_peek(&a->door.governor, r->admission.tenant) : GOVERNOR_OK;
 
-	if (!a->door.governor.g || !body_is_far(r)) return 0;
+	if (v == GOVERNOR_OK || !body_is_far(r)) return 0;
 	memset(&said, 0, sizeof(said));
-	if (admission_refuse(a, governor_peek(&a->door.governor, r->admission.tenant), &said)) return 0;
+	(void)admission_refuse(a, v, &said);
 	r->admission.retry_ms = said.retry_ms;
 	*text = said.message;
 	return said.status;
