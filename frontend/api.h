@@ -67,6 +67,7 @@ int api_on_head(void *ctx, struct http_request *r, const char **text);
 void api_on_request(void *ctx, struct http_request *r);
 void api_on_answered(void *ctx, int status);
 void api_on_ended(void *ctx, struct http_request *r, bool is_gone);
+void api_on_waited(void *ctx, uint64_t ns);
 
 /* A random number. */
 uint64_t api_random(struct api *a);

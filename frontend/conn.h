@@ -42,6 +42,7 @@ struct conn_host {
 	void (*on_answered)(void *ctx, int status);            /* an answer begins; for counting; may be NULL */
 	/* The request is over: its answer is complete, or the client is gone. The request is still there. May be NULL. */
 	void (*on_ended)(void *ctx, struct http_request *r, bool is_gone);
+	void (*on_waited)(void *ctx, uint64_t ns); /* output has waited so long for a slow reader, and is sent now. May be NULL */
 	void (*on_dirty)(void *edge);                          /* look at this connection in this loop pass */
 
 	uint64_t id_base, id_next; /* of request ids that we make */

@@ -268,7 +268,8 @@ static void front_check_engine(struct front *f)
 	embeds_fail(&f->api, &why);
 }
 
-/* What came in this pass is with the kernel now, unless its client reads too slowly; one look at the clock for all of it. */
+/* What came in this pass is with the kernel now, unless its client reads too slowly (then api_on_waited() tells of the time); one look at
+ * the clock for all of it. */
 static void front_wrote(struct front *f)
 {
 	struct lives_stats ls;
@@ -487,6 +488,7 @@ static void front_host(struct front *f)
 		.on_request = api_on_request,
 		.on_answered = api_on_answered,
 		.on_ended = api_on_ended,
+		.on_waited = api_on_waited,
 		.id_base = api_random(&f->api),
 	};
 }

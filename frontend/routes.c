@@ -191,3 +191,10 @@ void api_on_ended(void *ctx, struct http_request *r, bool is_gone)
 	admission_over(a, r);
 	journal_end(a->journal, r, is_gone, a->now);
 }
+
+void api_on_waited(void *ctx, uint64_t ns)
+{
+	const struct api *a = ctx;
+
+	page_observe(a->slot, HISTOGRAM_write, (double)ns / 1e9);
+}

@@ -62,6 +62,7 @@ struct tcp_conn {
 	struct list_link in_conns, in_dirty;
 	bool is_reading, is_writing, is_closing;
 	size_t write_len;  /* of the write under way */
+	uint64_t write_ns; /* when it began: the kernel had no room */
 	size_t queue_seen; /* write_queue_size at the last tick, to see progress */
 };
 
@@ -200,11 +201,14 @@ static void wire_sent(struct tcp_conn *tc, size_t n, uint64_t now)
 static void on_written(uv_write_t *w, int status)
 {
 	struct tcp_conn *tc = w->data;
+	struct conn_host *host = tc->tcp->host;
+	uint64_t now = clock_now_ns();
 
 	tc->is_writing = false;
 	if (tc->is_closing) return;
 	if (status < 0) conn_lost(tc->conn);
-	else wire_sent(tc, tc->write_len, clock_now_ns());
+	else wire_sent(tc, tc->write_len, now);
+	if (status == 0 && host->on_waited) host->on_waited(host->ctx, now - tc->write_ns);
 	on_dirty(tc);
 }
 
@@ -229,6 +233,7 @@ static void conn_write(struct tcp_conn *tc, uint64_t now)
 			return;
 		}
 		tc->is_writing = true;
+		tc->write_ns = now;
 		tc->write_len = buf.len;
 		tc->queue_seen = tc->handle.stream.write_queue_size;
 	}

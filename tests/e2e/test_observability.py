@@ -16,6 +16,7 @@ import urllib.request
 import pytest
 
 import server as sv
+import wire
 
 DASHBOARD = os.path.join(sv.ROOT, "deploy", "grafana", "sluice.json")
 RULES = os.path.join(sv.ROOT, "deploy", "prometheus")
@@ -138,6 +139,19 @@ def test_metrics_pass_the_lint(server):
     code, text = promtool("check", "metrics", input=server.get("/metrics").body)
     known = ("metric names should not contain ':'", "vllm:iteration_tokens_total non-counter", "nanoseconds_total use base unit")
     assert not [line for line in text.splitlines() if not any(k in line for k in known)]
+
+
+def test_a_slow_reader_shows_in_the_time_of_writing(start, tiny):
+    """A stream of megabytes for a client that begins to read a second after the kernel's buffers are full."""
+    s = start(tiny, "--device", "null").ready()
+    slow = lambda: s.metric("sluice:request_write_seconds_bucket", le="+Inf") - s.metric("sluice:request_write_seconds_bucket", le="0.5")
+    assert slow() == 0
+    with s.conn(rcvbuf=4096, timeout=60 * sv.SLOW) as c:
+        c.send(wire.request("POST", "/v1/completions", {"model": "tiny", "prompt": "x", "n": 16, "max_tokens": 4000, "ignore_eos": True, "stream": True}))
+        sv.wait_for("all tokens", lambda: s.metric("vllm:generation_tokens_total") >= 64000, 60)
+        time.sleep(1)  # this is what is measured
+        assert c.answer().status == 200
+    sv.wait_for("the wait is seen", slow, 5)
 
 
 # ---- logs ----
