@@ -27,7 +27,7 @@ def mesh(models):
 def test_a_small_crash_matrix(models):
     """Each process lost in each way, in a phase of its own; `make check-long` has all of them with the default model."""
     rng, group = crash.seeded(), memgroup.Group() if os.geteuid() == 0 and memgroup.parent() else None
-    matrix = crash.Matrix(50, 40, 30, 120 // sv.SLOW)
+    matrix = crash.Matrix(48, 40, 30, 80 // sv.SLOW)
     ways = ["kill", "stop"] + ["oom"] * (group is not None and not sv.IS_SAN)  # a sanitizer's shadow is out of memory before the rest
     phases = ["queue", "prefill", "decode", "sampling"]
     s = sv.Server(models(2048, 4, 128), *matrix.flags(), frontends=2, wrap=group.wrap if group else ())
