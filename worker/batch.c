@@ -308,7 +308,7 @@ static void batch_fill_tokens(struct batch *b, const struct msg_step *m, const s
 		uint32_t start = col_u32(m->run_start, i), n = col_u32(m->run_n, i);
 		const struct batch_slot *s = &b->slots[col_u32(m->run, i)];
 
-		for (uint32_t g = 0; g < b->limits.n_groups; g++) batch_fill_blocks(b, run, &s->tables[g], g, i, row, start, n);
+		for (uint32_t g = 0; g < b->limits.n_groups && !b->limits.no_tables; g++) batch_fill_blocks(b, run, &s->tables[g], g, i, row, start, n);
 		batch_fill_rows(s, row, start, n, col_u32(m->run_sample, i), &to);
 		seq_starts[i] = row;
 		states[i] = s->state;

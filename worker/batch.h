@@ -29,6 +29,7 @@ struct batch_limits {
 	uint32_t dim;                          /* of a hidden state */
 	uint32_t n_states;                     /* recurrent states; 0: the model has none */
 	uint32_t n_groups;                     /* block tables of a sequence (model/kvgroups.h), >= 1 */
+	bool no_tables;                        /* nobody reads tables and slots of the input (null device): they are not filled */
 	uint32_t part_rows;                    /* rows of a part, and ... */
 	size_t extra_words;                    /* ... words of its lists at most, at least batch_extra_words() */
 	struct draw_env env;                   /* with the vocabulary: token ids are below it */

@@ -122,6 +122,7 @@ int engine_kv_init(struct engine *e, uint32_t n_blocks, struct errbuf *err)
 				      .dim = e->spec.dim,
 				      .n_states = e->plan.n_states,
 				      .n_groups = e->plan.sizes.kv_groups,
+				      .no_tables = e->opts.null_device,
 				      .part_rows = e->plan.logits_rows,
 				      .extra_words = e->plan.extra.bytes / sizeof(uint32_t),
 				      .env = e->env};
