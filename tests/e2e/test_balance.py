@@ -106,7 +106,7 @@ def test_connections_stay_when_asked_to(start, tiny):
 
 
 def command(s, *words):
-    r = subprocess.run([sv.SLUICE, *words], env={**os.environ, "TMPDIR": s.tmp}, capture_output=True, text=True, timeout=60 * sv.SLOW)
+    r = subprocess.run([sv.SLUICE, *words, "--mesh", str(s.p.pid)], env={**os.environ, "TMPDIR": s.tmp}, capture_output=True, text=True, timeout=60 * sv.SLOW)
     assert r.returncode == 0, r
 
 
