@@ -62,8 +62,9 @@ class Screen:
         os.close(self.slave)
 
 
-def test_one_frame_without_a_terminal(server):
-    st = server.stream(max_tokens=3000, ignore_eos=True)
+def test_one_frame_without_a_terminal(start, tiny):
+    server = start(tiny, "--device", "null", "--null-step-us", "5000", frontends=2).ready()
+    st = server.stream(max_tokens=4000, ignore_eos=True)  # twenty seconds
     assert st.next()
     for flags in ((), ("--once", "--interval=0.5")):
         code, text = top(server, *flags)
