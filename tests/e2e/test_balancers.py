@@ -114,7 +114,7 @@ def test_rolling_restart_behind_it(start, tiny, balancer):
 
 
 def command(s, *words):
-    r = subprocess.run([sv.SLUICE, *words], env={**os.environ, "TMPDIR": s.tmp}, capture_output=True, text=True, timeout=60 * sv.SLOW)
+    r = subprocess.run([sv.SLUICE, *words, "--mesh", str(s.p.pid)], env={**os.environ, "TMPDIR": s.tmp}, capture_output=True, text=True, timeout=60 * sv.SLOW)
     assert r.returncode == 0, r
 
 
@@ -182,7 +182,7 @@ def test_a_pods_life(start, tiny):
     st = s.stream("abc", max_tokens=1500, ignore_eos=True)
     assert st.next()
     command = c["lifecycle"]["preStop"]["exec"]["command"]
-    stop = subprocess.Popen([sv.SLUICE, *command[1:]], env={**os.environ, "TMPDIR": s.tmp}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    stop = subprocess.Popen([sv.SLUICE, *command[1:], "--mesh", str(s.p.pid)], env={**os.environ, "TMPDIR": s.tmp}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     sv.wait_for("it leaves", lambda: s.lines("/ready says 503"))
     assert probe("readinessProbe") == 503 and probe("livenessProbe") == 200
     assert s.complete("abc", max_tokens=4)["choices"]
