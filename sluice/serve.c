@@ -446,7 +446,7 @@ static void on_serve_tick(uv_timer_t *t)
 		page_health(s->mesh.page, now, s->config.heartbeat_timeout, &h);
 		if (!s->was_ready && h.ready) serve_became_ready(s);
 		else if (!s->was_ready) serve_progress(s, &h);
-		serve_pace(s, s->was_ready && h.ready);
+		serve_pace(s, s->was_ready && h.ready && serve_fleet_is_calm(s));
 		return;
 	case LEAVING:
 		serve_end_hung(s, now);

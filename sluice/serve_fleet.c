@@ -220,6 +220,13 @@ void serve_step_fleet(struct serve *s, uint64_t now)
 	change_step(&s->change, now);
 }
 
+bool serve_fleet_is_calm(const struct serve *s)
+{
+	const struct fleet *f = &s->fleet;
+
+	return !change_is_running(&s->change) && fleet_count_in(f, FLEET_SERVING) + fleet_count_in(f, FLEET_EMPTY) == LIMIT_FRONTENDS;
+}
+
 int serve_open_fleet(struct serve *s, uint32_t n_frontends, uint64_t now, struct errbuf *err)
 {
 	const struct fleet_out fleet_out = {s, on_fleet_open, on_fleet_listener};

@@ -64,6 +64,8 @@ static inline struct kid *serve_frontend(struct serve *s, uint32_t slot)
 /* The frontends of the start. */
 int serve_open_fleet(struct serve *s, uint32_t n_frontends, uint64_t now, struct errbuf *err) MUST_CHECK;
 void serve_step_fleet(struct serve *s, uint64_t now);
+/* Nothing changes, nobody is awaited. */
+bool serve_fleet_is_calm(const struct serve *s);
 /* Of any child: what the fleet and a change have to know of it. After the restart policy has heard of it. */
 void serve_fleet_on_ready(struct serve *s, struct kid *k);
 void serve_fleet_on_exited(struct serve *s, struct kid *k, const char *why);

@@ -1,6 +1,7 @@
 """A real `sluice serve` for tests, and the question whether anything of it is left.
 
 Every process of a server carries E2E_SERVER_ID in its environment, so all of them are found, also when their parent is gone."""
+import fcntl
 import json
 import os
 import re
@@ -94,6 +95,7 @@ class Server:
         self.stop_signal = stop_signal
         self.shm_before = self._shm()
         self.log = tempfile.TemporaryFile()
+        fcntl.fcntl(self.log, fcntl.F_SETFL, os.O_APPEND)  # it is read while it is written: text() moves the offset that all share
         self.code = None
         self.n_scrapes = 0
         argv = [*wrap, SLUICE, "serve", model, *(["--uds", host] if self.is_unix else ["--port", str(self.port), "--host", host]), *(["--served-model-name", name] if name else []), "--num-frontends", str(frontends), *flags]

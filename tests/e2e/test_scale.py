@@ -173,7 +173,8 @@ def test_one_change_at_a_time_and_none_at_the_start_and_the_end(tiny, start, pro
     first = threading.Thread(target=lambda: code.append(run(s, "scale", "frontends", "2")))
     first.start()
     try:
-        sv.wait_for("the new one", lambda: s.lines("starting 1 frontend"))
+        sv.wait_for("the new one", lambda: s.lines("starting 1 frontend") or code)
+        assert not code, code
         for words in (("reload",), ("scale", "frontends", "1")):
             got, text = run(s, *words)
             assert got == 1 and "being changed already" in text, text
