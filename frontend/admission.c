@@ -99,15 +99,22 @@ static bool admission_refuse(struct api *a, enum governor_verdict v, struct apie
 	}
 }
 
+static bool admission_is_wide(struct apierr *e, uint64_t n_requests, uint64_t limit, const char *whose)
+{
+	return apierr_set(e, 400, NULL, "This request asks for %llu answers, each of which counts as a request; this server takes %llu at a time%s.",
+			  (unsigned long long)n_requests, (unsigned long long)limit, whose);
+}
+
 /* What no waiting would change. */
 static bool admission_can_fit(const struct api *a, uint64_t n_requests, uint64_t n_tokens, struct apierr *e)
 {
 	const struct governor_limits *l = &a->door.governor.limits;
 
-	if (n_requests > l->requests || (l->tenant_requests && n_requests > l->tenant_requests))
-		return apierr_set(e, 400, NULL, "This request asks for %llu answers, each of which counts as a request; this server takes %llu at a time%s.",
-				  (unsigned long long)n_requests, (unsigned long long)(l->tenant_requests ? min_u64(l->tenant_requests, l->requests) : l->requests),
-				  l->tenant_requests && l->tenant_requests < l->requests ? " from you (--tenant-max-requests)" : "");
+	if (n_requests > l->requests)
+		return admission_is_wide(e, n_requests, l->requests,
+					 l->requests == a->config->max_requests ? " (--max-requests)" : " (--max-num-seqs and --max-queued-requests)");
+	if (l->tenant_requests && n_requests > l->tenant_requests)
+		return admission_is_wide(e, n_requests, l->tenant_requests, " from you (--tenant-max-requests)");
 	if (l->tokens && n_tokens > l->tokens)
 		return apierr_set(e, 400, NULL, "This request may have %llu tokens, prompt and answer; this server takes %llu at a time (--max-inflight-tokens). "
 				  "Please ask for fewer.", (unsigned long long)n_tokens, (unsigned long long)l->tokens);
