@@ -199,10 +199,10 @@ static void look_in(struct found *f, const char *base)
 	closedir(d);
 }
 
-static int none_found(const struct found *f, const struct operator_where *w, struct errbuf *err)
+static int none_found(const struct found *f, const char *ipc_dir, struct errbuf *err)
 {
 	if (f->n_silent) return err_set(err, ST_TIMEOUT, "a mesh is there, but its supervisor does not answer");
-	if (w->ipc_dir) return err_set(err, ST_NOT_FOUND, "no mesh runs with its sockets in %s", w->ipc_dir);
+	if (ipc_dir[0]) return err_set(err, ST_NOT_FOUND, "no mesh runs with its sockets in %s", ipc_dir);
 	return err_set(err, ST_NOT_FOUND, "no running mesh was found; was it started with --ipc-dir, or by another user?");
 }
 
@@ -223,15 +223,15 @@ static int which_one(const struct found *f, const char *say, struct errbuf *err)
 int operator_open(struct operator *o, const struct operator_where *w, struct errbuf *err)
 {
 	struct found f = {.n = 0};
-	const char *bases[IPCDIR_BASES_MAX];
-	size_t n_bases = ipcdir_bases(w->ipc_dir ? w->ipc_dir : "", bases), chosen;
+	const char *bases[IPCDIR_BASES_MAX], *env = getenv("SLUICE_IPC_DIR"), *ipc_dir = w->ipc_dir ? w->ipc_dir : env ? env : "";
+	size_t n_bases = ipcdir_bases(ipc_dir, bases), chosen;
 	char say[64];
 	int rc = ST_OK;
 
 	for (size_t i = 0; i < n_bases; i++) look_in(&f, bases[i]);
 	for (chosen = 0; w->pid && chosen < f.n && f.meshes[chosen].pid != w->pid; chosen++) continue;
 	if (f.n == 0) {
-		rc = none_found(&f, w, err);
+		rc = none_found(&f, ipc_dir, err);
 	} else if (chosen == f.n) {
 		snprintf(say, sizeof(say), "no mesh has process %u; these run", w->pid);
 		rc = which_one(&f, say, err);

@@ -10,13 +10,13 @@
 
 /* Which mesh is meant. */
 struct operator_where {
-	const char *ipc_dir; /* --ipc-dir; NULL: every place where a mesh of this user may have its folder */
+	const char *ipc_dir; /* --ipc-dir; NULL: SLUICE_IPC_DIR, or every place where a mesh of this user may have its folder */
 	uint32_t pid;        /* --mesh: its supervisor; 0: the only one */
 };
 
 #define OPERATOR_FLAGS_HELP                                                                             \
 	"  --mesh PID                 which mesh, by its supervisor's process; needed when several run\n" \
-	"  --ipc-dir DIR              the folder that `sluice serve --ipc-dir` was given\n"                \
+	"  --ipc-dir DIR              the folder that `sluice serve --ipc-dir` was given [SLUICE_IPC_DIR]\n" \
 	"  --help                     show this\n"
 
 /* Takes one of the flags above (--mesh PID, --ipc-dir=DIR, ...) at argv[*i]; *i moves over its value. ST_NOT_FOUND: it is none of them.

@@ -128,7 +128,8 @@ def test_finds_the_only_mesh_and_asks_when_there_are_two(tiny, start, tmp_path):
     code, text = run("drain", *where, "--mesh=%d" % a.p.pid)
     assert (code, text) == (0, "the mesh has ended\n")
     assert a.wait() == 0 and b.complete()
-    code, text = run("drain", "--mesh", str(b.p.pid), env=env)
+    assert "no mesh runs with its sockets in %s" % a.tmp in run("drain", env={**env, "SLUICE_IPC_DIR": a.tmp})[1]
+    code, text = run("drain", env={"SLUICE_IPC_DIR": str(tmp_path)})
     assert (code, text) == (0, "the mesh has ended\n")
     assert b.wait() == 0
 
