@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/mem.h"
 #include "common/splitmix.h"
+#include "common/utf8.h"
 #include "frontend/conn.h"
 #include "frontend/gen.h"
 #include "frontend/jsonread.h"
@@ -41,18 +42,42 @@ static bool has_name(const struct api *a, const char *name, size_t len)
 	return false;
 }
 
+/* As answers show it: what is ill-formed is U+FFFD, because a path may be any bytes, and answers are UTF-8. */
+static char *shown_name(const char *name, size_t len)
+{
+	struct strbuf s;
+	size_t i;
+	bool cut;
+	int n;
+
+	strbuf_init(&s, 64 * KIB);
+	for (i = 0; i < len; i += (size_t)(n > 0 ? n : -n)) {
+		n = utf8_next(name + i, len - i, &cut);
+		if (n > 0) strbuf_append(&s, name + i, (size_t)n);
+		else strbuf_puts(&s, UTF8_REPLACEMENT);
+	}
+	return strbuf_take(&s);
+}
+
 /* Blanks around a name are no part of it; a name that comes twice is shown once. */
 static void add_name(struct api *a, const char *name, size_t len)
 {
+	char *shown;
+
 	while (len > 0 && name[0] == ' ') name++, len--;
 	while (len > 0 && name[len - 1] == ' ') len--;
-	if (len == 0 || has_name(a, name, len)) return;
+	if (len == 0) return;
 	if (len == 1 && name[0] == '*') {
 		a->any_name = true;
 		return;
 	}
+	shown = shown_name(name, len);
+	if (has_name(a, shown, strlen(shown))) {
+		free(shown);
+		return;
+	}
 	a->names = mem_realloc(a->names, a->n_names + 1, sizeof(*a->names));
-	a->names[a->n_names++] = mem_strndup(name, len);
+	a->names[a->n_names++] = shown;
 }
 
 static void api_init_names(struct api *a)

@@ -21,6 +21,7 @@ static void command_mesh(struct serve *s, uint64_t peer)
 			   c->served_model_name[0] ? c->served_model_name : c->model, "phase", h.phase, "ready", (int)h.ready);
 	if (!answer) /* a path that is no UTF-8 */
 		answer = json_pack("{s:b, s:i, s:s}", "ok", 1, "pid", (int)getpid(), "at", s->mesh.listen.text);
+	if (!answer) answer = json_pack("{s:b, s:i}", "ok", 1, "pid", (int)getpid()); /* that of a socket, too */
 	control_answer(&s->control, peer, answer, -1);
 }
 

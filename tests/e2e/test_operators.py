@@ -3,6 +3,7 @@ import glob
 import json
 import mmap
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -40,6 +41,16 @@ def test_says_who_it_is(server):
         a = ask(c, {"command": "mesh"})
         assert a["ok"] and a["pid"] == server.p.pid and a["at"] == server.url and a["model"] == "tiny" and a["ready"], a
         assert ask(c, {"command": "mesh"})["ok"], "a second request on the same connection"
+
+
+def test_paths_may_be_any_bytes(tiny, start, tmp_path):
+    model = os.fsencode(tmp_path) + b"/tiny\xff.gguf"
+    shutil.copy(tiny, model)
+    s = start(os.fsdecode(model), host=os.fsdecode(os.fsencode(tmp_path) + b"/at\xff"), name=None).ready()
+    assert 'model_name="%s/tiny\ufffd.gguf"' % tmp_path in s.get("/metrics").text()
+    assert s.get("/v1/models").json()["data"][0]["id"] == "%s/tiny\ufffd.gguf" % tmp_path
+    assert s.post("/v1/completions", {"model": "%s/tiny\ufffd.gguf" % tmp_path, "prompt": "x", "max_tokens": 1}).status == 200
+    assert run("scale", "frontends", "1", "--mesh", str(s.p.pid), env={"TMPDIR": s.tmp}) == (0, "1 frontend serves\n")
 
 
 def test_hands_out_the_page_for_reading_only(server):
