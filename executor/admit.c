@@ -216,5 +216,5 @@ void admit_submit(struct core *c, const struct msg_submit *m)
 		return;
 	}
 	s = admit_new(c, l, m);
-	if (!admit_recheck(c, s)) route_dirty(s); /* not too long, and not at its end already */
+	if (!admit_recheck(c, s)) route_dirty_soon(c, s); /* not too long, and not at its end already */
 }

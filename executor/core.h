@@ -60,6 +60,7 @@ struct core_config {
 	uint32_t tenants_max; /* --max-tenants */
 	uint64_t sync_interval_ns;
 	uint64_t sync_idle_ns; /* the same for a lane without requests; 0: no longer */
+	uint64_t accept_wait_ns; /* a submit's answer waits so long for something to go with: often the first token comes */
 };
 
 struct core_out {

@@ -157,6 +157,7 @@ struct lane {
 	bool paused;      /* high-water mark: nothing is sent and its requests do not run */
 	bool welcome_due;
 	uint64_t sync_at, sync_number;
+	uint64_t rows_at; /* when what is dirty goes out; 0: at once. UINT64_MAX: nothing is due */
 	struct list seqs;
 	struct seq **dirty; /* (n_dirty) with something to send, in the order in which it came up; NULL: no longer */
 	uint32_t n_dirty;
@@ -319,9 +320,11 @@ bool route_has_refusals(const struct core *c);
 void route_release(struct core *c);
 void route_check(const struct core *c);
 
-/* There is something to send of s. */
+/* There is something to send of s; now, or within core_config.accept_wait_ns. */
+void route_dirty_soon(struct core *c, struct seq *s);
 static inline void route_dirty(struct seq *s)
 {
+	s->lane->rows_at = 0;
 	if (!s->dirty_at) route_add_dirty(s);
 }
 

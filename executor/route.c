@@ -50,6 +50,7 @@ static struct lane *route_make_lane(struct core *c, uint32_t frontend, uint32_t 
 	l = c->lanes[frontend] = mem_new(struct lane);
 	l->frontend = frontend;
 	l->incarnation = incarnation;
+	l->rows_at = UINT64_MAX;
 	list_init(&l->seqs);
 	flows_init(&l->flows);
 	return l;
@@ -104,6 +105,14 @@ void route_add_dirty(struct seq *s)
 	mem_reserve(l->dirty, l->dirty_cap, (size_t)l->n_dirty + 1);
 	l->dirty[l->n_dirty++] = s;
 	s->dirty_at = l->n_dirty;
+}
+
+void route_dirty_soon(struct core *c, struct seq *s)
+{
+	uint64_t at = min_u64(s->lane->rows_at, c->now + c->cfg.accept_wait_ns);
+
+	route_dirty(s);
+	s->lane->rows_at = at;
 }
 
 void route_clean(struct seq *s)
@@ -348,10 +357,11 @@ static void route_commit(struct core *c, struct lane *l)
 	route_sweep(l);
 }
 
-static bool route_send_results(struct core *c, struct lane *l)
+static bool route_send_results(struct core *c, struct lane *l, uint64_t now)
 {
 	struct route_cols *o = &c->route;
 
+	if (now < l->rows_at) return true;
 	for (route_sweep(l); l->n_dirty > 0;) {
 		struct msg m = {.type = MSG_results};
 
@@ -362,6 +372,7 @@ static bool route_send_results(struct core *c, struct lane *l)
 		if (!route_send(c, l, &m)) return false;
 		route_commit(c, l);
 	}
+	l->rows_at = UINT64_MAX;
 	return true;
 }
 
@@ -396,7 +407,7 @@ void route_step(struct core *c, uint64_t now)
 	LIST_EACH(&c->lanes_open, it, nx) {
 		struct lane *l = CONTAINER_OF(it, struct lane, link);
 
-		if (!l->paused && route_send_welcome(c, l) && route_send_refusals(c, l) && route_send_results(c, l))
+		if (!l->paused && route_send_welcome(c, l) && route_send_refusals(c, l) && route_send_results(c, l, now))
 			route_send_sync(c, l, now);
 	}
 }
@@ -408,7 +419,7 @@ uint64_t route_deadline(const struct core *c)
 	LIST_EACH(&c->lanes_open, it, nx) {
 		const struct lane *l = CONTAINER_OF(it, struct lane, link);
 
-		if (!l->paused) at = min_u64(at, l->sync_at);
+		if (!l->paused) at = min_u64(at, min_u64(l->sync_at, l->rows_at));
 	}
 	return at;
 }

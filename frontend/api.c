@@ -119,6 +119,7 @@ void api_init(struct api *a, uint64_t now)
 	a->metric_labels = metric_labels(a->names[0]);
 	list_init(&a->gens);
 	list_init(&a->gens_due);
+	list_init(&a->gens_unsaid);
 	list_init(&a->embeds);
 	list_init(&a->embeds_due);
 	offload_init(&a->offload, a->loop);

@@ -51,6 +51,7 @@ struct api {
 	bool draining;
 	struct list gens;              /* all generations */
 	struct list gens_due;          /* that have something to write */
+	struct list gens_unsaid;       /* streams that may not have begun, for GEN_BEGIN_NS; the oldest first */
 	struct list embeds;            /* requests for embeddings that the executor works on */
 	struct list embeds_due;        /* those that go on in this pass */
 	struct offload offload;

@@ -502,7 +502,7 @@ static void front_lives(struct front *f)
 		.hello_ns = FRONT_HELLO_NS,
 		.requests_max = f->boot->config.max_requests,
 	};
-	struct lives_out out = {.ctx = f, .send = front_send, .on_token = owner_on_token, .on_end = owner_on_end,
+	struct lives_out out = {.ctx = f, .send = front_send, .on_token = owner_on_token, .on_accepted = owner_on_accepted, .on_end = owner_on_end,
 				.on_prompt_token = owner_on_prompt_token, .on_embedding = owner_on_embedding};
 
 	f->lives = lives_new(&cfg, &out);

@@ -29,7 +29,7 @@ struct gen_choice {
 };
 
 struct gen {
-	struct list_link in_gens, in_due;
+	struct list_link in_gens, in_due, in_unsaid;
 	struct api *api;
 	struct http_request *req;
 	struct answer answer;
@@ -72,6 +72,7 @@ static void gen_free(struct gen *g)
 	if (!g) return;
 	gen_cancel(g);
 	if (list_is_linked(&g->in_due)) list_remove(&g->api->gens_due, &g->in_due);
+	if (list_is_linked(&g->in_unsaid)) list_remove(&g->api->gens_unsaid, &g->in_unsaid);
 	if (list_is_linked(&g->in_gens)) list_remove(&g->api->gens, &g->in_gens);
 	if (g->answer.cfg.shape) { /* it was started */
 		for (i = 0; i < g->n_choices; i++) choice_release(&g->choices[i].text);
@@ -305,7 +306,7 @@ void gen_start(struct api *a, struct http_request *r, struct prep *p)
 		r->on_gone = on_gone;
 		r->on_room = on_room;
 		r->on_late = on_late;
-		if (g->is_stream) gen_due(g);
+		if (g->is_stream) list_push_back(&a->gens_unsaid, &g->in_unsaid);
 	} else {
 		gen_free(g);
 		apierr_answer(&e, r);
@@ -402,6 +403,13 @@ static bool on_token(void *owner, const struct live_token *t)
 	return found;
 }
 
+static void on_accepted(void *owner)
+{
+	struct gen_choice *c = owner;
+
+	if (c->gen->is_stream && !c->gen->begun) gen_due(c->gen);
+}
+
 static void on_prompt_token(void *owner, const struct live_token *t)
 {
 	struct gen_choice *c = owner;
@@ -428,7 +436,7 @@ static void on_end(void *owner, enum finish finish, uint32_t refusal, struct vie
 	gen_choice_due(c);
 }
 
-static const struct owner_kind gen_kind = {.on_token = on_token, .on_end = on_end, .on_prompt_token = on_prompt_token};
+static const struct owner_kind gen_kind = {.on_token = on_token, .on_accepted = on_accepted, .on_end = on_end, .on_prompt_token = on_prompt_token};
 
 /* ---- the end ---- */
 
@@ -584,33 +592,46 @@ static bool gen_waits_in_queue(const struct gen *g)
 	return true;
 }
 
-/* Returns false when it has to be looked at again in the next pass. */
-static bool gen_step(struct gen *g)
+/* What keeps a stream from beginning looks at it again when it is over: the executor's word, a token, an end, or gens_step(). */
+static void gen_step(struct gen *g)
 {
 	struct list_link *l;
 
 	if (g->error.status || g->n_running == 0) {
 		gen_end(g);
-		return true;
+		return;
 	}
-	if (!g->is_stream) return true;
-	if (!g->begun && (admission_waits_for_token(g->req) || gen_waits_in_queue(g))) return true; /* looked at again when it has come, or not */
-	if (!gen_may_begin(g)) return false;
+	if (!g->is_stream) return;
+	if (!g->begun && (admission_waits_for_token(g->req) || gen_waits_in_queue(g) || !gen_may_begin(g))) return;
 	gen_begin(g);
 	while (http_stream_has_room(g->req) && (l = list_first(&g->due))) gen_write_choice(g, CONTAINER_OF(l, struct gen_choice, in_due));
-	return true;
+}
+
+/* Streams that have not been accepted in time. */
+static void gens_late(struct api *a)
+{
+	struct list_link *l;
+
+	while ((l = list_first(&a->gens_unsaid))) {
+		struct gen *g = CONTAINER_OF(l, struct gen, in_unsaid);
+
+		if (a->now - g->started_ns < GEN_BEGIN_NS) return;
+		list_remove(&a->gens_unsaid, l);
+		if (!g->begun) gen_due(g);
+	}
 }
 
 void gens_step(struct api *a, uint64_t now)
 {
 	a->now = now;
 	a->inline_bytes = 0;
+	gens_late(a);
 	LIST_EACH(&a->gens_due, l, next) {
 		struct gen *g = CONTAINER_OF(l, struct gen, in_due);
 
 		/* Off the list first: a generation that ends is freed by its step. */
 		list_remove(&a->gens_due, l);
-		if (!gen_step(g)) list_push_front(&a->gens_due, l);
+		gen_step(g);
 	}
 }
 

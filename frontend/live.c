@@ -165,6 +165,7 @@ void live_resubmit(struct lives *l, struct live *r, uint64_t now)
 /* The executor has answered the newest attempt. */
 void live_hold(struct lives *l, struct live *r)
 {
+	if (!r->accepted && l->out.on_accepted) l->out.on_accepted(l->out.ctx, r->owner);
 	r->accepted = true;
 	if (r->state == LIVE_SENT) live_move(l, r, LIVE_HELD);
 }

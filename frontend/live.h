@@ -44,6 +44,8 @@ struct lives_out {
 	 * for this request; set a flag and cancel after lives_on_...() has returned, or return true to end the request
 	 * here (stop string found): it is then cancelled at the executor and gone, without on_end. */
 	bool (*on_token)(void *ctx, void *owner, const struct live_token *t);
+	/* The executor has acknowledged it: live_is_accepted(). Once. NULL: nobody wants to know. */
+	void (*on_accepted)(void *ctx, void *owner);
 	/* The request is over: finish (STOP, LENGTH, ABORT), or refusal != 0 with a text. */
 	void (*on_end)(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text);
 	/* Log-probabilities of a prompt token (position: in the prompt, from 1), in order, exactly once, before the first output token.

@@ -15,6 +15,13 @@ bool owner_on_token(void *ctx, void *owner, const struct live_token *t)
 	return k->on_token && k->on_token(owner, t);
 }
 
+void owner_on_accepted(void *ctx, void *owner)
+{
+	const struct owner_kind *k = kind_of(owner);
+
+	if (k->on_accepted) k->on_accepted(owner);
+}
+
 void owner_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text)
 {
 	kind_of(owner)->on_end(owner, finish, refusal, text);

@@ -9,6 +9,7 @@
 struct owner_kind {
 	/* As in lives_out; NULL: dropped, and no token ends the request. */
 	bool (*on_token)(void *owner, const struct live_token *t);
+	void (*on_accepted)(void *owner);
 	void (*on_end)(void *owner, enum finish finish, uint32_t refusal, struct view text);
 	void (*on_prompt_token)(void *owner, const struct live_token *t);
 	void (*on_embedding)(void *owner, struct view values);
@@ -21,6 +22,7 @@ struct owner {
 
 /* For lives_out. */
 bool owner_on_token(void *ctx, void *owner, const struct live_token *t);
+void owner_on_accepted(void *ctx, void *owner);
 void owner_on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text);
 void owner_on_prompt_token(void *ctx, void *owner, const struct live_token *t);
 void owner_on_embedding(void *ctx, void *owner, struct view values);

@@ -109,6 +109,7 @@ static void sim_set_up_core(struct sim *s, struct core_config *c)
 	c->prefix_cache = sim_chance(s, 85);
 	c->sync_interval_ns = 100 * NS_PER_MS;
 	c->sync_idle_ns = 250 * NS_PER_MS;
+	c->accept_wait_ns = 5 * NS_PER_MS;
 }
 
 /* Blocks that a sequence of len tokens holds at most, as core.h says it. */

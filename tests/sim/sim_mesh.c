@@ -122,8 +122,8 @@ static void frontend_start(struct sim *s, uint32_t ix)
 {
 	struct sim_frontend *f = &s->frontends[ix];
 	struct lives_config cfg = s->setup.lives;
-	struct lives_out out = {&frontend_ctxs[ix], frontend_send,	       frontend_on_token,
-				frontend_on_end,    frontend_on_prompt_token, frontend_on_embedding};
+	struct lives_out out = {.ctx = &frontend_ctxs[ix], .send = frontend_send, .on_token = frontend_on_token, .on_end = frontend_on_end,
+				.on_prompt_token = frontend_on_prompt_token, .on_embedding = frontend_on_embedding};
 
 	frontend_ctxs[ix] = (struct frontend_ctx){s, ix};
 	cfg.frontend = ix;

@@ -181,7 +181,7 @@ void box_open(struct box *b, bool is_welcome)
 				       "{% if messages|length > 3 %}{{ raise_exception('Too many turns.') }}{% endif %}"
 				       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 	struct lives_config cfg = {.silence_ns = 3600 * NS_PER_S, .hello_ns = NS_PER_S, .requests_max = BOX_REQUESTS};
-	struct lives_out out = {.ctx = b, .send = on_send, .on_token = owner_on_token, .on_end = owner_on_end,
+	struct lives_out out = {.ctx = b, .send = on_send, .on_token = owner_on_token, .on_accepted = owner_on_accepted, .on_end = owner_on_end,
 				.on_prompt_token = owner_on_prompt_token, .on_embedding = owner_on_embedding};
 	struct errbuf err;
 

@@ -255,6 +255,25 @@ static void test_stream(void **state)
 	box_close(&b);
 }
 
+/* An executor that says nothing keeps the headers back for a moment only. */
+static void test_stream_begins_in_time(void **state)
+{
+	struct box b;
+
+	box_open(&b, true);
+	box_post(&b, TEXT, "{\"prompt\":\"x\",\"stream\":true}");
+	b.now += GEN_BEGIN_NS - 1;
+	box_pass(&b);
+	assert_int_equal(b.in.len, 0);
+	b.now++;
+	box_pass(&b);
+	assert_int_equal(box_status(&b), 200);
+	box_give(&b, 5, FINISH_LENGTH);
+	assert_non_null(strstr(b.in.data, "data: [DONE]\n\n"));
+	assert_int_equal(b.api.gens_unsaid.len, 0);
+	box_close(&b);
+}
+
 /* What waits for a slow reader is a chunk a choice, and its end. */
 static void test_stalled_reader_of_choices(void **state)
 {
@@ -713,6 +732,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_too_many_choices),
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_stream),
+		cmocka_unit_test(test_stream_begins_in_time),
 		cmocka_unit_test(test_stalled_reader_of_choices),
 		cmocka_unit_test(test_id_tells_the_frontend),
 		cmocka_unit_test(test_control_tokens),

@@ -143,7 +143,7 @@ static void on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal,
 static void init(struct bench *b, const char *script)
 {
 	const struct lives_config cfg = {2, 3, 1000 * MS, 100 * MS, 4};
-	const struct lives_out out = {b, on_send, on_token, on_end, NULL, NULL};
+	const struct lives_out out = {.ctx = b, .send = on_send, .on_token = on_token, .on_end = on_end};
 
 	*b = (struct bench){.room = -1, .script = script};
 	strbuf_init(&b->out, 65536);

@@ -19,6 +19,7 @@ struct bench {
 	struct live *r;
 	struct strbuf out;
 	uint64_t now;
+	uint32_t n_accepted;
 	uint32_t n_submits, attempt, n_known, n_grammar; /* of the last submit */
 };
 
@@ -58,6 +59,11 @@ static void on_embedding(void *ctx, void *owner, struct view values)
 	strbuf_putc(&b->out, ' ');
 }
 
+static void on_accepted(void *ctx, void *owner)
+{
+	((struct bench *)ctx)->n_accepted++;
+}
+
 static void on_end(void *ctx, void *owner, enum finish finish, uint32_t refusal, struct view text)
 {
 	struct bench *b = ctx;
@@ -71,7 +77,9 @@ static void bench_init(struct bench *b, uint32_t kind, uint32_t n_prompt_logprob
 {
 	static const uint32_t prompt[] = {10, 11, 12, 13, 14};
 	const struct lives_config cfg = {.silence_ns = NS_PER_S, .hello_ns = 100 * MS, .requests_max = 4};
-	const struct lives_out out = {b, on_send, on_token, on_end, deaf ? NULL : on_prompt_token, deaf ? NULL : on_embedding};
+	const struct lives_out out = {.ctx = b, .send = on_send, .on_token = on_token, .on_end = on_end,
+				      .on_prompt_token = deaf ? NULL : on_prompt_token, .on_embedding = deaf ? NULL : on_embedding,
+				      .on_accepted = on_accepted};
 	const struct msg_submit m = {.tokens = view_of(prompt, 5),
 				     .n_prompt = 5,
 				     .n_output_max = kind == REQUEST_GENERATE ? 4 : 0,
@@ -175,12 +183,15 @@ static void prompt_tokens_come_once_and_in_order(void **state)
 	struct bench b;
 
 	bench_init(&b, REQUEST_GENERATE, 1, false);
-	bench_rows(&b, (struct row[]){{0}}, 1); /* accepted */
+	assert_int_equal(b.n_accepted, 0);
+	bench_rows(&b, (struct row[]){{0}}, 1);
+	assert_int_equal(b.n_accepted, 1);
 	bench_rows(&b, (struct row[]){{1, 2, 0, 0, 0, 0}}, 1);
 	bench_expect(&b, "p1=11 r2(11:-1) p2=12 r3(12:-2) ");
 	bench_rows(&b, (struct row[]){{2, 2, 0, 0, 0, 0}}, 1); /* one of them again */
 	bench_expect(&b, "p3=13 r4(13:-3) ");
 	assert_int_equal(bench_stats(&b).dropped_repeats, 1);
+	assert_int_equal(b.n_accepted, 1); /* is told once */
 	bench_rows(&b, (struct row[]){{1, 1, 0, 0, 0, 0}, {4, 1, 0, 2, 0, 0}}, 2); /* the rest, and the answer */
 	bench_expect(&b, "p4=14 r5(14:-4) 100@0 101@1 ");
 	bench_rows(&b, (struct row[]){{0, 0, 2, 1, FINISH_STOP, 0}}, 1);

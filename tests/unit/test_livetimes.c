@@ -59,7 +59,7 @@ static void bench_init(struct bench *b, uint32_t queue_ms)
 {
 	static const uint32_t prompt[] = {10, 11, 12};
 	const struct lives_config cfg = {.silence_ns = 100 * NS_PER_S, .hello_ns = 100 * MS, .requests_max = 4};
-	const struct lives_out out = {b, on_send, on_token, on_end, NULL, NULL};
+	const struct lives_out out = {.ctx = b, .send = on_send, .on_token = on_token, .on_end = on_end};
 	const struct msg_submit m = {.tokens = view_of(prompt, 3), .n_prompt = 3, .n_output_max = 4, .queue_ms = queue_ms};
 
 	*b = (struct bench){0};

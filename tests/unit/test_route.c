@@ -450,6 +450,51 @@ static int record_results(void *ctx, uint32_t frontend, uint32_t incarnation, co
 	return ST_OK;
 }
 
+/* Not sent in vain: often the first token goes with it. */
+static void an_acceptance_waits_for_company(void **state)
+{
+	struct core_config cfg = corebox_config();
+	struct corebox b;
+	uint64_t from;
+
+	cfg.accept_wait_ns = 5 * NS_PER_MS;
+	corebox_start(&b, &cfg, 32, 100);
+	corebox_hello(&b, 1, 0);
+	corebox_step(&b);
+	corebox_skip(&b);
+	from = b.now;
+	b.quiet = true;
+	corebox_submit(&b, 1, 9, 5, 1);
+	corebox_step(&b); /* runs at once */
+	assert_int_equal(b.n_steps, 1);
+	b.quiet = false;
+	assert_int_equal(core_deadline(b.core), from + cfg.accept_wait_ns);
+	corebox_answer(&b);
+	corebox_skip(&b);
+	corebox_step(&b);
+	assert_int_equal(b.last_sent->type, MSG_results);
+	assert_int_equal(b.last_sent->results.client_ids.n, 1);
+	assert_int_equal(b.last_sent->results.tokens.n, 1);
+	assert_true(core_deadline(b.core) > from + cfg.accept_wait_ns); /* nothing is owed any more */
+	/* No token comes: its time alone sends it, once. */
+	corebox_skip(&b);
+	from = b.now;
+	corebox_submit(&b, 2, 9, 5, 1);
+	b.now = from + cfg.accept_wait_ns - 1;
+	corebox_step(&b);
+	b.quiet = true;
+	corebox_submit(&b, 3, 9, 5, 1); /* goes with it */
+	corebox_step(&b);
+	b.quiet = false;
+	corebox_skip(&b);
+	b.now = from + cfg.accept_wait_ns;
+	corebox_step(&b);
+	corebox_expect(&b, "results 0.0 2#1@0[] 3#1@0[]\n");
+	corebox_step(&b);
+	corebox_expect(&b, "");
+	corebox_release(&b);
+}
+
 /* Beyond one message's bounds the rest follows in the next. */
 static void many_rows_are_cut_into_messages(void **state)
 {
@@ -548,6 +593,7 @@ int main(void)
 		cmocka_unit_test(syncs_come_on_time_and_list_everything),
 		cmocka_unit_test(refusals_are_bounded_and_keep_their_order),
 		cmocka_unit_test(refusals_go_on_where_the_lane_was_full),
+		cmocka_unit_test(an_acceptance_waits_for_company),
 		cmocka_unit_test(many_rows_are_cut_into_messages),
 		cmocka_unit_test(a_long_answer_is_sent_again_in_pieces),
 	};
