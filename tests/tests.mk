@@ -114,8 +114,8 @@ build/san-tests: $(TEST_BINS) $(REPLAY_BINS)
 .PHONY: build/san-tests
 endif
 
-TSAN_TESTS ?= test_ring test_cpu_stream test_engine test_prep test_offload test_tokthreads test_weights
-tsan: ## rings and worker threads under TSan
+TSAN_TESTS ?= test_ring test_cpu_stream test_engine test_prep test_offload test_tokthreads test_weights test_trace
+tsan: ## rings, and threads that work or write, under TSan
 	@+$(MAKE) --no-print-directory -j$$(nproc) SAN=thread $(TSAN_TESTS:%=build/tsan/tests/%)
 	@$(RUN_TESTS) programs $(TSAN_TESTS:%=build/tsan/tests/%)
 
