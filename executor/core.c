@@ -286,6 +286,19 @@ static void core_on_token(struct core *c, struct seq *s, const struct msg_step_r
 	route_dirty(s);
 	finish = seq_finish(s, c->len_max);
 	if (finish != FINISH_NONE) core_finish(c, s, finish);
+	else if (!c->kv.n_windowed) seq_set_quiet_tokens(s, c->len_max);
+}
+
+/* A token of a quiet decode (seq.h). False: there is more to do. */
+static bool core_on_quiet_token(struct core *c, struct seq *s, uint32_t token)
+{
+	if (s->n_tokens >= s->quiet_tokens || token >= TOKEN_FAILED || s->stop_filter >> token % 64 & 1) return false;
+	s->tokens[s->n_tokens++] = token;
+	s->n_pending--;
+	fair_charge(s->flow->tenant, FAIR_OUTPUT_WEIGHT);
+	c->stats.generation_tokens++;
+	route_dirty(s);
+	return true;
 }
 
 /* Log-probabilities of prompt tokens. False when the request is over: a row is unusable. */
@@ -389,6 +402,7 @@ static void core_on_row(struct core *c, struct seq *s, const struct msg_step_res
 		c->stats.tokens_discarded += row->sample;
 		return;
 	}
+	if (row->sample && core_on_quiet_token(c, s, col_u32(m->tokens, at->sample))) return;
 	if (row->end / KVPOOL_BLOCK > s->n_published) hold_publish(c, s, row->end);
 	if (c->kv.n_windowed) hold_leave_behind(c, s, row->end);
 	if (row->n_prompt && !core_on_prompt_row(c, s, m, row, at->prompt, at->prompt_top)) return;
@@ -399,10 +413,9 @@ static void core_on_row(struct core *c, struct seq *s, const struct msg_step_res
 /* What row i of a step will touch, twice: when its request is still far, and when that has come. */
 static void core_prefetch(const struct core *c, const struct step_rec *rec, uint32_t i)
 {
-	const struct seq *far = i + 2 * CORE_AHEAD < rec->n_rows ? core_row_seq(c, &rec->rows[i + 2 * CORE_AHEAD]) : NULL;
 	const struct seq *near = i + CORE_AHEAD < rec->n_rows ? core_row_seq(c, &rec->rows[i + CORE_AHEAD]) : NULL;
 
-	if (far) seq_prefetch(far);
+	if (i + 2 * CORE_AHEAD < rec->n_rows) seq_prefetch(c->slots[rec->rows[i + 2 * CORE_AHEAD].slot].seq);
 	if (near) __builtin_prefetch(near->tokens + near->n_tokens, 1);
 }
 

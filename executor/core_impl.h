@@ -160,7 +160,7 @@ struct lane {
 	uint64_t rows_at; /* when what is dirty goes out; 0: at once. UINT64_MAX: nothing is due */
 	struct list seqs;
 	struct seq **dirty; /* (n_dirty) with something to send, in the order in which it came up; NULL: no longer */
-	uint32_t n_dirty;
+	uint32_t n_dirty, n_clean; /* the latter: NULL ones among them */
 	size_t dirty_cap;
 	struct flows flows; /* what waits */
 	struct lane_refusal *refusals;
@@ -311,7 +311,6 @@ struct lane *route_lane(const struct core *c, uint64_t client_id); /* NULL: unkn
 void route_hello(struct core *c, const struct msg_hello *m);
 void route_gone(struct core *c, uint32_t frontend, uint32_t incarnation);
 void route_welcome_all(struct core *c); /* the sizes have changed */
-void route_add_dirty(struct seq *s);
 void route_clean(struct seq *s); /* nothing is to be sent of it any more */
 void route_refuse(struct core *c, struct lane *l, uint64_t client_id, uint32_t attempt, enum refusal reason, const char *text);
 void route_step(struct core *c, uint64_t now);
@@ -324,8 +323,13 @@ void route_check(const struct core *c);
 void route_dirty_soon(struct core *c, struct seq *s);
 static inline void route_dirty(struct seq *s)
 {
-	s->lane->rows_at = 0;
-	if (!s->dirty_at) route_add_dirty(s);
+	struct lane *l = s->lane;
+
+	l->rows_at = 0;
+	if (s->dirty_at) return;
+	mem_reserve(l->dirty, l->dirty_cap, (size_t)l->n_dirty + 1);
+	l->dirty[l->n_dirty++] = s;
+	s->dirty_at = l->n_dirty;
 }
 
 /* suspect.c */

@@ -77,7 +77,7 @@ void hold_give_all(struct core *c, struct seq *s)
 		t->n = t->first = 0;
 	}
 	c->n_reserved -= s->n_reserved;
-	s->n_sched = s->n_pending = s->n_published = s->n_reserved = s->n_all = 0;
+	s->n_sched = s->n_pending = s->n_published = s->n_reserved = s->n_all = s->quiet_tokens = s->quiet_sched = 0;
 }
 
 /* Tokens that may come from the prefix cache: what their own logits or states are wanted of must be computed. */

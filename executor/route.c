@@ -39,7 +39,7 @@ static void route_close(struct core *c, struct lane *l)
 	}
 	if (route_is_open(l)) list_remove(&c->lanes_open, &l->link);
 	l->n_refusals = 0;
-	l->n_dirty = 0;
+	l->n_dirty = l->n_clean = 0;
 }
 
 static struct lane *route_make_lane(struct core *c, uint32_t frontend, uint32_t incarnation)
@@ -98,15 +98,6 @@ void route_welcome_all(struct core *c)
 	LIST_EACH(&c->lanes_open, it, nx) CONTAINER_OF(it, struct lane, link)->welcome_due = true;
 }
 
-void route_add_dirty(struct seq *s)
-{
-	struct lane *l = s->lane;
-
-	mem_reserve(l->dirty, l->dirty_cap, (size_t)l->n_dirty + 1);
-	l->dirty[l->n_dirty++] = s;
-	s->dirty_at = l->n_dirty;
-}
-
 void route_dirty_soon(struct core *c, struct seq *s)
 {
 	uint64_t at = min_u64(s->lane->rows_at, c->now + c->cfg.accept_wait_ns);
@@ -117,7 +108,9 @@ void route_dirty_soon(struct core *c, struct seq *s)
 
 void route_clean(struct seq *s)
 {
-	if (s->dirty_at) s->lane->dirty[s->dirty_at - 1] = NULL;
+	if (!s->dirty_at) return;
+	s->lane->dirty[s->dirty_at - 1] = NULL;
+	s->lane->n_clean++;
 	s->dirty_at = 0;
 }
 
@@ -269,6 +262,18 @@ static void route_add_times(struct route_cols *o, const struct seq *s, uint32_t 
 	route_put(&o->prefill_us, o->n_rows, first ? route_us(s->first_token_ns - s->began_ns) : 0);
 }
 
+/* The columns that every row has an entry in; there is room. */
+static inline void route_put_row(struct route_cols *o, struct route_row row)
+{
+	size_t i = o->n_rows++;
+
+	o->rows[i] = row;
+	o->client_ids.v[i] = row.seq->client_id;
+	o->attempts.v[i] = row.seq->attempt;
+	o->positions.v[i] = row.seq->n_sent;
+	o->n_tokens.v[i] = row.n;
+}
+
 /* The row of a request, with as many tokens as fit: first those of the prompt. */
 static void route_add_row(struct route_cols *o, struct seq *s)
 {
@@ -277,18 +282,32 @@ static void route_add_row(struct route_cols *o, struct seq *s)
 	uint32_t n = prompt_is_sent ? min_u32(seq_n_output(s) - s->n_sent, route_room(o)) : 0;
 	bool ends = s->finish != FINISH_NONE && prompt_is_sent && s->n_sent + n == seq_n_output(s);
 
-	vec64_push(&o->client_ids, s->client_id);
-	vec32_push(&o->attempts, s->attempt);
-	vec32_push(&o->positions, s->n_sent);
-	vec32_push(&o->n_tokens, n);
 	route_put(&o->finishes, o->n_rows, ends ? s->finish : FINISH_NONE);
 	route_put(&o->n_cached, o->n_rows, s->n_sent ? 0 : s->n_cached);
 	route_add_tokens(o, s, n);
 	route_put(&o->n_pooled, o->n_rows, s->n_pooled);
 	vec32_append(&o->pooled, s->pooled, s->n_pooled);
 	route_add_times(o, s, n);
-	mem_reserve(o->rows, o->rows_cap, o->n_rows + 1);
-	o->rows[o->n_rows++] = (struct route_row){s, n, n_prompt, ends};
+	route_put_row(o, (struct route_row){s, n, n_prompt, ends});
+}
+
+/* The row of a request with one more token and nothing else to say. False: it is another one. */
+static bool route_add_quiet(struct route_cols *o, struct seq *s)
+{
+	if (!s->quiet_tokens || !s->n_sent || s->begin_due || s->n_prompt + s->n_sent + 1 != s->n_tokens) return false;
+	vec32_push(&o->tokens, s->tokens[s->n_tokens - 1]);
+	route_put_row(o, (struct route_row){s, 1, 0, false});
+	return true;
+}
+
+/* Room for n rows in the columns that every row has an entry in. */
+static void route_reserve(struct route_cols *o, size_t n)
+{
+	mem_reserve(o->rows, o->rows_cap, n);
+	mem_reserve(o->client_ids.v, o->client_ids.cap, n);
+	mem_reserve(o->attempts.v, o->attempts.cap, n);
+	mem_reserve(o->positions.v, o->positions.cap, n);
+	mem_reserve(o->n_tokens.v, o->n_tokens.cap, n);
 }
 
 /* One more row, with a part of it at least. */
@@ -303,14 +322,16 @@ static void route_add_rows(struct route_cols *o, const struct lane *l)
 	uint32_t i;
 
 	route_reset(o);
+	route_reserve(o, min_u32(l->n_dirty, LIMIT_SEQS));
 	for (i = 0; i < l->n_dirty; i++) {
 		struct seq *s = l->dirty[i];
 
-		if (i + CORE_AHEAD < l->n_dirty && l->dirty[i + CORE_AHEAD]) seq_prefetch(l->dirty[i + CORE_AHEAD]);
+		if (i + CORE_AHEAD < l->n_dirty) seq_prefetch(l->dirty[i + CORE_AHEAD]);
 		if (!s) continue;
 		if (!route_has_room(o, s)) break;
-		route_add_row(o, s);
+		if (!route_add_quiet(o, s)) route_add_row(o, s);
 	}
+	o->client_ids.n = o->attempts.n = o->positions.n = o->n_tokens.n = o->n_rows;
 	route_fill_up(&o->finishes, o->n_rows);
 	route_fill_up(&o->n_cached, o->n_rows);
 	route_fill_up(&o->prompt_starts, o->n_rows);
@@ -327,14 +348,15 @@ static void route_sweep(struct lane *l)
 {
 	uint32_t i, n = 0;
 
-	for (i = 0; i < l->n_dirty; i++) {
+	for (i = 0; l->n_clean > 0 && l->n_clean < l->n_dirty && i < l->n_dirty; i++) {
 		struct seq *s = l->dirty[i];
 
 		if (!s) continue;
 		l->dirty[n++] = s;
 		s->dirty_at = n;
 	}
-	l->n_dirty = n;
+	l->n_dirty -= l->n_clean;
+	l->n_clean = 0;
 }
 
 /* The lane took the message. */
@@ -346,8 +368,9 @@ static void route_commit(struct core *c, struct lane *l)
 		const struct route_row *r = &c->route.rows[i];
 		struct seq *s = r->seq;
 
+		if (i + CORE_AHEAD < c->route.n_rows) seq_prefetch(c->route.rows[i + CORE_AHEAD].seq);
 		s->n_sent += r->n;
-		s->n_prompt_sent += r->n_prompt;
+		if (r->n_prompt) s->n_prompt_sent += r->n_prompt;
 		s->accept_due = s->begin_due = false;
 		if (r->ends)
 			core_drop(c, s);
@@ -455,6 +478,7 @@ void route_check(const struct core *c)
 
 	for (i = 0; i < LIMIT_FRONTENDS; i++) {
 		const struct lane *l = c->lanes[i];
+		size_t n_dirty = 0;
 
 		if (!l) continue;
 		CHECK(l->frontend == i && (route_is_open(l) || (l->seqs.len == 0 && l->n_refusals == 0)));
@@ -470,7 +494,9 @@ void route_check(const struct core *c)
 			CHECK(s->lane == l && route_lane(c, s->client_id) == l);
 			CHECK(dirty == (s->dirty_at > 0));
 			if (dirty) CHECK(s->dirty_at <= l->n_dirty && l->dirty[s->dirty_at - 1] == s);
+			n_dirty += dirty;
 		}
+		CHECK(n_dirty + l->n_clean == l->n_dirty);
 	}
 	CHECK(n_seqs == seqs_len(&c->seqs) && n_waiting == c->seqs.in_state[SEQ_WAITING].len);
 }

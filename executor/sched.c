@@ -202,15 +202,20 @@ static uint32_t sched_n_ready(const struct core *c, const struct seq *s)
 	return s->n_tokens + s->n_pending - s->n_sched;
 }
 
-/* One more token of s. Most need neither a block nor a look at what the result has room for. */
+/* One more token of s. */
 static void sched_pick_decode(struct core *c, struct step_rec *rec, struct seq *s)
 {
-	if (s->n_sched % KVPOOL_BLOCK && !s->prompt_logprobs && !seq_is_pooling(s)) {
-		sched_add_row(c, rec, s, 1, (struct step_row){.sample = true});
-		return;
-	}
-	if (!sched_fit_result(c, rec, s, 1)) return;
-	if (sched_grow(c, s, 1)) sched_run(c, rec, s, 1);
+	if (!sched_fit_result(c, rec, s, 1) || !sched_grow(c, s, 1)) return;
+	sched_run(c, rec, s, 1);
+	seq_set_quiet_sched(s, c->len_max, c->n_kv_groups);
+}
+
+/* The same of a quiet decode (seq.h). False: there is more to do, or nothing. */
+static bool sched_pick_quiet(struct core *c, struct step_rec *rec, struct seq *s)
+{
+	if (s->n_sched >= s->quiet_sched || s->n_sched + 1 != s->n_tokens + s->n_pending || s->lane->paused) return false;
+	sched_add_row(c, rec, s, 1, (struct step_row){.sample = true});
+	return true;
 }
 
 /* A column of 4-byte elements, appended. */
@@ -393,6 +398,7 @@ static uint32_t sched_pick_decodes(struct core *c, struct step_rec *rec)
 		struct seq *s = c->order[i];
 
 		if (i + CORE_AHEAD < c->n_order) seq_prefetch(c->order[i + CORE_AHEAD]);
+		if (!on_trial && sched_pick_quiet(c, rec, s)) continue;
 		if (s->state != SEQ_RUNNING || !sched_may_run_on(on_trial, s)) continue;
 		n_ready = sched_n_ready(c, s);
 		if (n_ready == 1) sched_pick_decode(c, rec, s);

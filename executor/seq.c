@@ -229,6 +229,38 @@ enum finish seq_finish(const struct seq *s, uint32_t len_max)
 	return n > 0 && n >= seq_n_output_limit(s, len_max) ? FINISH_LENGTH : FINISH_NONE;
 }
 
+/* With one token fewer than this a request that gets another one is at its limit. */
+static uint32_t seq_n_before_last(const struct seq *s, uint32_t len_max)
+{
+	uint32_t n = s->n_prompt + seq_n_output_limit(s, len_max);
+
+	return n ? n - 1 : 0;
+}
+
+void seq_set_quiet_tokens(struct seq *s, uint32_t len_max)
+{
+	s->quiet_tokens = 0;
+	if (s->logprobs || s->prompt_logprobs || s->is_pooling || s->suspect || s->deaths) return;
+	s->quiet_tokens = min_u32(min_u32((s->n_published + 1) * KVPOOL_BLOCK, s->tokens_cap), seq_n_before_last(s, len_max));
+}
+
+void seq_set_quiet_sched(struct seq *s, uint32_t len_max, uint32_t n_groups)
+{
+	s->quiet_sched = 0;
+	if (s->prompt_logprobs || s->is_pooling) return;
+	s->quiet_sched = seq_n_before_last(s, len_max);
+	for (uint32_t g = 0; g < n_groups; g++) s->quiet_sched = min_u32(s->quiet_sched, s->tables[g].n * KVPOOL_BLOCK);
+}
+
+static void seq_check_quiet(const struct seq *s)
+{
+	if (!s->quiet_tokens && !s->quiet_sched) return;
+	CHECK(s->state == SEQ_RUNNING && !s->prompt_logprobs && !s->is_pooling);
+	CHECK(s->quiet_tokens <= s->tokens_cap && s->quiet_tokens <= (s->n_published + 1) * KVPOOL_BLOCK);
+	CHECK(s->quiet_sched <= s->tables[0].n * KVPOOL_BLOCK);
+	if (s->quiet_tokens) CHECK(!s->logprobs && !s->suspect && !s->deaths && seq_n_output(s) > 0);
+}
+
 static void seq_check_table(const struct seq *s, const struct seq_table *t)
 {
 	CHECK(t->first <= t->n && t->n <= t->cap && (t->n == 0 || (uint64_t)t->n * KVPOOL_BLOCK >= s->n_sched));
@@ -242,6 +274,7 @@ static void seq_check(const struct seqs *t, const struct seq *s, enum seq_state 
 	CHECK(s->n_sent <= seq_n_output(s) && (s->finish != FINISH_NONE) == (state == SEQ_DONE));
 	CHECK(s->n_sched <= s->n_tokens + s->n_pending && s->n_published <= s->tables[0].n);
 	for (uint32_t g = 0; g < LIMIT_KV_GROUPS; g++) seq_check_table(s, &s->tables[g]);
+	seq_check_quiet(s);
 	if (s->logprobs) CHECK(s->logprobs->base + s->logprobs->n == seq_n_output(s));
 	if (s->prompt_logprobs) CHECK(seq_n_prompt_known(s) <= s->n_prompt && s->n_prompt_sent <= seq_n_prompt_known(s));
 	CHECK(!s->pooled || (seq_is_pooling(s) && state == SEQ_DONE));

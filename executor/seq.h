@@ -9,7 +9,12 @@
  *   DONE      ended; only the row that says so has not been taken by the lane
  *
  * Positions: tokens [0, n_tokens) are known; n_pending more are being sampled by steps in flight; the KV cache holds
- * [0, n_sched) once the steps in flight have ended. Output tokens [0, n_sent) have been taken by the lane. */
+ * [0, n_sched) once the steps in flight have ended. Output tokens [0, n_sent) have been taken by the lane.
+ *
+ * Quiet decodes: between two events (a block fills or begins, the output reaches its limit) a step of an ordinary request only appends
+ * a token. While n_tokens < quiet_tokens, a token that may not be a stop id needs nothing else, and while n_sched < quiet_sched
+ * neither does a decode. What is not ordinary (log-probabilities, pooling, a suspect) is never quiet, nor is the first token. The two
+ * are set where an event is dealt with, core_on_token() and sched_pick_decode(), which do the same for everybody, only slower. */
 #ifndef SLUICE_SEQ_H
 #define SLUICE_SEQ_H
 
@@ -42,30 +47,35 @@ struct seq_logprobs {
 };
 
 struct seq {
-	/* Two cache lines that each step of a decode touches, and no others: thousands are gone through in a row. */
+	/* Two cache lines that each quiet step of a decode touches, and no others: thousands are gone through in a row. Choosing who runs
+	 * touches the first alone. */
 	struct lane *lane;
 	uint32_t *tokens; /* prompt, then output */
-	uint64_t client_id;
 	uint64_t stop_filter; /* bit id % 64 for each stop id */
-	struct seq_logprobs *logprobs;        /* of the output; NULL: not asked for */
-	struct seq_logprobs *prompt_logprobs; /* of the prompt, whose first token has none */
-	struct flow *flow;       /* of its tenant, on the lane */
-	uint64_t first_token_ns; /* when it had its first token or pooled state; 0: not yet */
+	uint32_t n_tokens, n_sched, n_pending;
+	uint32_t quiet_tokens, quiet_sched; /* see above; not 0 only while RUNNING */
+	uint32_t slot;     /* while RUNNING */
+	uint32_t n_sent;   /* output tokens that the lane has taken */
+	uint32_t dirty_at; /* 1 + place in lane.dirty, while there is something to send; else 0 */
 	enum seq_state state : 8;
 	enum finish finish : 8;
 	bool accept_due;  /* the attempt has not been answered yet */
 	bool begin_due;   /* its frontend must hear that it runs: of those with a queue timeout */
-	bool is_pooling;  /* ask->kind is not REQUEST_GENERATE */
-	bool suspect;     /* waits for its trial, or is on trial (suspect.c) */
+	uint32_t n_prompt;
+
+	uint64_t client_id;
+	struct flow *flow; /* of its tenant, on the lane */
 	uint32_t attempt;
-	uint32_t n_tokens, tokens_cap, n_prompt;
-	uint32_t n_sched, n_pending;
-	uint32_t n_sent;  /* output tokens that the lane has taken */
+	bool is_pooling;   /* ask->kind is not REQUEST_GENERATE */
+	bool suspect;      /* waits for its trial, or is on trial (suspect.c) */
+	uint32_t tokens_cap;
 	uint32_t n_output_max, n_output_min; /* of ask */
 	uint32_t n_published; /* blocks of each table whose content is known to the prefix cache */
-	uint32_t slot;     /* while RUNNING */
-	uint32_t dirty_at; /* 1 + place in lane.dirty, while there is something to send; else 0 */
 	uint32_t deaths;   /* losses in a row in whose oldest step it was, without a new token since */
+	uint64_t first_token_ns; /* when it had its first token or pooled state; 0: not yet */
+	struct seq_logprobs *logprobs; /* of the output; NULL: not asked for */
+
+	struct seq_logprobs *prompt_logprobs; /* of the prompt, whose first token has none */
 	uint32_t n_cached; /* prompt tokens from the prefix cache, of the first run */
 
 	struct list_link link;       /* seqs.in_state[state] */
@@ -92,8 +102,7 @@ struct seq {
 	bool was_run;         /* counted in the statistics of prompts */
 };
 
-#define SEQ_HOT_BYTES 128
-_Static_assert(offsetof(struct seq, link) <= SEQ_HOT_BYTES, "as said at its beginning");
+_Static_assert(offsetof(struct seq, client_id) <= 64 && offsetof(struct seq, prompt_logprobs) <= 128, "as said at its beginning");
 
 /* Fetches what a step needs of a request that it comes to soon. */
 static inline void seq_prefetch(const struct seq *s)
@@ -161,6 +170,10 @@ void seq_set_prompt_sent(struct seq *s, uint32_t position);
 enum finish seq_finish(const struct seq *s, uint32_t len_max);
 /* Output tokens at most, known and pending together. */
 uint32_t seq_n_output_limit(const struct seq *s, uint32_t len_max);
+
+/* An event of a running request is dealt with: sets up to where it is quiet. */
+void seq_set_quiet_tokens(struct seq *s, uint32_t len_max);
+void seq_set_quiet_sched(struct seq *s, uint32_t len_max, uint32_t n_groups);
 
 void seqs_check(const struct seqs *t);
 
