@@ -44,7 +44,10 @@ struct core *core_new(const struct core_config *cfg, const struct core_out *out)
 	c->order = mem_array(struct seq *, c->cfg.seqs_max);
 	c->scratch = mem_array(struct seq *, c->cfg.seqs_max);
 	c->recs = mem_array(struct step_rec, cfg->steps_in_flight_max);
-	for (i = 0; i < cfg->steps_in_flight_max; i++) c->recs[i].rows = mem_array(struct step_row, c->cfg.seqs_max);
+	for (i = 0; i < cfg->steps_in_flight_max; i++) {
+		c->recs[i].rows = mem_array(struct step_row, c->cfg.seqs_max);
+		c->recs[i].prompts = mem_array(struct step_prompt, c->cfg.seqs_max);
+	}
 	for (i = 0; i < c->cfg.seqs_max; i++) c->slots_free[i] = c->cfg.seqs_max - 1 - i;
 	c->n_slots_free = c->cfg.seqs_max;
 	return c;
@@ -55,7 +58,10 @@ void core_free(struct core *c)
 	uint32_t i;
 
 	if (!c) return;
-	for (i = 0; i < c->cfg.steps_in_flight_max; i++) free(c->recs[i].rows);
+	for (i = 0; i < c->cfg.steps_in_flight_max; i++) {
+		free(c->recs[i].rows);
+		free(c->recs[i].prompts);
+	}
 	seqs_release(&c->seqs);
 	route_release(c);
 	fair_release(&c->fair);
@@ -73,13 +79,6 @@ void core_free(struct core *c)
 struct step_rec *core_oldest_step(const struct core *c)
 {
 	return c->n_recs ? &c->recs[c->rec_first] : NULL;
-}
-
-struct seq *core_row_seq(const struct core *c, const struct step_row *row)
-{
-	const struct slot *slot = &c->slots[row->slot];
-
-	return slot->stay == row->stay ? slot->seq : NULL;
 }
 
 /* ---- requests ---- */
@@ -302,14 +301,14 @@ static bool core_on_quiet_token(struct core *c, struct seq *s, uint32_t token)
 }
 
 /* Log-probabilities of prompt tokens. False when the request is over: a row is unusable. */
-static bool core_on_prompt_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_row *row,
+static bool core_on_prompt_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_prompt *row,
 			       uint32_t at, uint32_t top_at)
 {
 	uint32_t i, n_top;
 
-	for (i = 0; i < row->n_prompt; i++, top_at += n_top) {
+	for (i = 0; i < row->n; i++, top_at += n_top) {
 		n_top = col_u32(m->prompt_n_top, at + i);
-		if (row->prompt_at + i < seq_n_prompt_known(s)) continue; /* its frontend had it already */
+		if (row->at + i < seq_n_prompt_known(s)) continue; /* its frontend had it already */
 		if (col_u32(m->prompt_ranks, at + i) == 0) {
 			core_on_failure(c, s, TOKEN_NO_LOGITS);
 			return false;
@@ -345,10 +344,13 @@ static bool core_has_samples(const struct msg_step_result *m, const struct step_
 	if (m->slots.n != rec->n_samples || m->tokens.n != rec->n_samples || m->n_top.n != rec->n_samples ||
 	    m->ranks.n != rec->n_samples)
 		return false;
-	for (i = 0; i < rec->n_rows; i++) {
+	for (i = 0; row < rec->n_samples; i++) {
+		uint32_t n = col_u32(m->n_top, row);
+
 		if (!rec->rows[i].sample) continue;
-		if (col_u32(m->slots, row) != rec->rows[i].slot || col_u32(m->n_top, row) > LIMIT_TOP_LOGPROBS + 1) return false;
-		n_top += col_u32(m->n_top, row++);
+		if (col_u32(m->slots, row) != rec->rows[i].slot || n > LIMIT_TOP_LOGPROBS + 1) return false;
+		n_top += n;
+		row++;
 	}
 	return n_top == m->top_ids.n && n_top == m->top_logprobs.n;
 }
@@ -362,12 +364,12 @@ static bool core_has_prompt_rows(const struct msg_step_result *m, const struct s
 	if (m->prompt_slots.n != rec->n_prompt_rows || m->prompt_starts.n != rec->n_prompt_rows ||
 	    m->n_prompt_tokens.n != rec->n_prompt_rows || m->prompt_n_top.n != n || m->prompt_ranks.n != n)
 		return false;
-	for (i = 0; i < rec->n_rows; i++) {
-		const struct step_row *r = &rec->rows[i];
+	for (i = 0; row < rec->n_prompt_rows; i++) {
+		const struct step_prompt *p = &rec->prompts[i];
 
-		if (!r->n_prompt) continue;
-		if (col_u32(m->prompt_slots, row) != r->slot || col_u32(m->prompt_starts, row) != r->prompt_at ||
-		    col_u32(m->n_prompt_tokens, row) != r->n_prompt)
+		if (!rec->rows[i].has_prompt) continue;
+		if (col_u32(m->prompt_slots, row) != rec->rows[i].slot || col_u32(m->prompt_starts, row) != p->at ||
+		    col_u32(m->n_prompt_tokens, row) != p->n)
 			return false;
 		row++;
 	}
@@ -384,7 +386,7 @@ static bool core_has_pooled(const struct core *c, const struct msg_step_result *
 	uint32_t i, row = 0;
 
 	if (m->pooled_slots.n != rec->n_pooled || m->pooled.n != (uint64_t)rec->n_pooled * c->dim) return false;
-	for (i = 0; i < rec->n_rows; i++)
+	for (i = 0; row < rec->n_pooled; i++)
 		if (rec->rows[i].pool && col_u32(m->pooled_slots, row++) != rec->rows[i].slot) return false;
 	return true;
 }
@@ -394,18 +396,19 @@ struct core_cursor {
 	uint32_t sample, top, prompt, prompt_top, pooled;
 };
 
-/* What a row of the step gave. s is NULL when the request has left the slot. */
-static void core_on_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_row *row,
+/* What row i of the step gave. s is NULL when the request has left the slot. */
+static void core_on_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_rec *rec, uint32_t i,
 			const struct core_cursor *at)
 {
+	const struct step_row *row = &rec->rows[i];
+
 	if (!s) {
 		c->stats.tokens_discarded += row->sample;
 		return;
 	}
-	if (row->sample && core_on_quiet_token(c, s, col_u32(m->tokens, at->sample))) return;
 	if (row->end / KVPOOL_BLOCK > s->n_published) hold_publish(c, s, row->end);
 	if (c->kv.n_windowed) hold_leave_behind(c, s, row->end);
-	if (row->n_prompt && !core_on_prompt_row(c, s, m, row, at->prompt, at->prompt_top)) return;
+	if (row->has_prompt && !core_on_prompt_row(c, s, m, &rec->prompts[i], at->prompt, at->prompt_top)) return;
 	if (row->sample) core_on_token(c, s, m, at->sample, at->top);
 	if (row->pool) core_on_pooled(c, s, m, at->pooled);
 }
@@ -438,10 +441,12 @@ bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64
 	for (i = 0; i < rec->n_rows; i++) {
 		const struct step_row *row = &rec->rows[i];
 
+		struct seq *s = core_row_seq(c, row);
+
 		core_prefetch(c, rec, i);
-		core_on_row(c, core_row_seq(c, row), m, row, &at);
+		if (!s || !row->sample || !core_on_quiet_token(c, s, col_u32(m->tokens, at.sample))) core_on_row(c, s, m, rec, i, &at);
 		if (row->sample) at.top += col_u32(m->n_top, at.sample++);
-		for (k = 0; k < row->n_prompt; k++) at.prompt_top += col_u32(m->prompt_n_top, at.prompt++);
+		for (k = 0; row->has_prompt && k < rec->prompts[i].n; k++) at.prompt_top += col_u32(m->prompt_n_top, at.prompt++);
 		if (row->pool) at.pooled += c->dim;
 	}
 	c->rec_first = (c->rec_first + 1) % c->cfg.steps_in_flight_max;

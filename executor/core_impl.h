@@ -128,14 +128,20 @@ struct step_row {
 	uint64_t stay;
 	uint32_t slot;
 	uint32_t end; /* the KV cache holds [0, end) when the step has ended */
-	bool sample;  /* it draws a token */
-	bool pool;    /* it gives the pooled hidden state */
-	uint32_t prompt_at, n_prompt; /* it gives log-probabilities of n_prompt prompt tokens from prompt_at on */
+	bool sample;     /* it draws a token */
+	bool pool;       /* it gives the pooled hidden state */
+	bool has_prompt; /* it gives log-probabilities of the prompt: step_rec.prompts */
+};
+
+/* Of a row: log-probabilities of n prompt tokens from position `at` on. */
+struct step_prompt {
+	uint32_t at, n;
 };
 
 struct step_rec {
 	uint64_t number;
-	struct step_row *rows; /* (n_rows) of seqs_max */
+	struct step_row *rows;       /* (n_rows) of seqs_max */
+	struct step_prompt *prompts; /* (n_rows), of rows with has_prompt */
 	uint32_t n_rows, n_samples;
 	uint32_t n_prompt_rows, n_prompt_tokens, n_pooled; /* rows with log-probabilities of the prompt, these, pooled rows */
 };
@@ -260,7 +266,12 @@ void core_drop(struct core *c, struct seq *s);
 void core_refuse(struct core *c, struct seq *s, enum refusal reason, const char *text);
 struct step_rec *core_oldest_step(const struct core *c);
 /* The request of a row, or NULL when it has left the slot. */
-struct seq *core_row_seq(const struct core *c, const struct step_row *row);
+static inline struct seq *core_row_seq(const struct core *c, const struct step_row *row)
+{
+	const struct slot *slot = &c->slots[row->slot];
+
+	return slot->stay == row->stay ? slot->seq : NULL;
+}
 
 /* hold.c */
 /* What the workers say that a sequence keeps; nobody runs. */

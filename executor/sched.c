@@ -113,36 +113,38 @@ static uint32_t sched_fit_result(const struct core *c, const struct step_rec *re
 }
 
 /* Writes a row of the step; its columns have room for all that may run. */
-static void sched_add_row(struct core *c, struct step_rec *rec, struct seq *s, uint32_t n, struct step_row row)
+static inline void sched_add_row(struct core *c, struct step_rec *rec, struct seq *s, uint32_t n, bool sample, bool pool)
 {
 	struct sched_cols *o = &c->cols;
-	uint32_t i = rec->n_rows++;
+	struct step_row *row = &rec->rows[rec->n_rows];
+	uint32_t i = rec->n_rows++, at = s->n_sched;
 
-	row.stay = c->slots[s->slot].stay;
-	row.slot = s->slot;
-	row.end = s->n_sched + n;
-	rec->rows[i] = row;
-	o->run.v[i] = s->slot;
-	o->run_start.v[i] = s->n_sched;
+	row->stay = c->slots[s->slot].stay;
+	row->slot = o->run.v[i] = s->slot;
+	row->end = s->n_sched = at + n;
+	row->sample = sample;
+	row->pool = pool;
+	row->has_prompt = false;
+	o->run_start.v[i] = at;
 	o->run_n.v[i] = n;
-	o->run_sample.v[i] = row.sample | row.pool;
-	o->run.n = o->run_start.n = o->run_n.n = o->run_sample.n = rec->n_rows;
-	s->n_sched += n;
-	s->n_pending += row.sample;
-	rec->n_samples += row.sample;
+	o->run_sample.v[i] = sample | pool;
+	s->n_pending += sample;
+	rec->n_samples += sample;
 }
 
 /* Runs n tokens from n_sched on; with a sample, or the pooled state, when they are all that there are. */
 static void sched_run(struct core *c, struct step_rec *rec, struct seq *s, uint32_t n)
 {
 	bool last = s->n_sched + n == s->n_tokens + s->n_pending;
-	struct step_row row = {.sample = last && !seq_is_pooling(s), .pool = last && seq_is_pooling(s)};
+	uint32_t i = rec->n_rows;
+	struct step_prompt *p = &rec->prompts[i];
 
-	row.n_prompt = sched_prompt_rows(s, n, &row.prompt_at);
-	rec->n_pooled += row.pool;
-	rec->n_prompt_rows += row.n_prompt > 0;
-	rec->n_prompt_tokens += row.n_prompt;
-	sched_add_row(c, rec, s, n, row);
+	p->n = sched_prompt_rows(s, n, &p->at);
+	sched_add_row(c, rec, s, n, last && !seq_is_pooling(s), last && seq_is_pooling(s));
+	rec->rows[i].has_prompt = p->n > 0;
+	rec->n_pooled += rec->rows[i].pool;
+	rec->n_prompt_rows += p->n > 0;
+	rec->n_prompt_tokens += p->n;
 }
 
 /* Writes down that a table has grown, from its block `from` on. */
@@ -214,7 +216,7 @@ static void sched_pick_decode(struct core *c, struct step_rec *rec, struct seq *
 static bool sched_pick_quiet(struct core *c, struct step_rec *rec, struct seq *s)
 {
 	if (s->n_sched >= s->quiet_sched || s->n_sched + 1 != s->n_tokens + s->n_pending || s->lane->paused) return false;
-	sched_add_row(c, rec, s, 1, (struct step_row){.sample = true});
+	sched_add_row(c, rec, s, 1, true, false);
 	return true;
 }
 
@@ -463,6 +465,7 @@ bool sched_step(struct core *c)
 	sched_pick_running(c, rec, &budget);
 	sched_pick_waiting(c, rec, budget);
 	if (!rec->n_rows) return false;
+	c->cols.run.n = c->cols.run_start.n = c->cols.run_n.n = c->cols.run_sample.n = rec->n_rows;
 	c->step_number++;
 	c->n_recs++;
 	c->stats.steps++;
