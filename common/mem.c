@@ -4,6 +4,7 @@
 #include "common/log.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 static NORETURN void mem_out(size_t n, size_t size)
 {
@@ -18,12 +19,13 @@ void *mem_zalloc(size_t n, size_t size)
 	return p;
 }
 
-void *mem_aligned(size_t n, size_t align)
+void *mem_huge(size_t n)
 {
-	void *p = aligned_alloc(align, n);
+	void *p = aligned_alloc(n, n);
 
 	if (!p) mem_out(n, 1);
-	return memset(p, 0, n);
+	madvise(p, n, MADV_HUGEPAGE); /* in vain where there are none */
+	return p;
 }
 
 void *mem_realloc(void *ptr, size_t n, size_t size)

@@ -11,8 +11,8 @@
 /* Zeroed memory for n * size bytes; aborts when out of memory or when the product overflows. Free with free(). */
 void *mem_zalloc(size_t n, size_t size);
 
-/* Zeroed memory whose address is a multiple of align (a power of two, of which n is a multiple); aborts as above. */
-void *mem_aligned(size_t n, size_t align);
+/* Memory, not zeroed, whose address is a multiple of n, the size of a huge page: where the kernel has them it is one. Aborts as above. */
+void *mem_huge(size_t n);
 
 /* Grows or shrinks ptr (or NULL) to n * size bytes, contents kept, new bytes not zeroed; aborts as above. */
 void *mem_realloc(void *ptr, size_t n, size_t size);

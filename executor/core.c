@@ -86,6 +86,7 @@ struct step_rec *core_oldest_step(const struct core *c)
 void core_evict(struct core *c, struct seq *s)
 {
 	CHECK(s->state == SEQ_RUNNING && c->slots[s->slot].seq == s);
+	seq_store(s);
 	hold_give_all(c, s);
 	c->slots[s->slot] = (struct slot){0};
 	c->slots_free[c->n_slots_free++] = s->slot;
@@ -292,7 +293,7 @@ static void core_on_token(struct core *c, struct seq *s, const struct msg_step_r
 static bool core_on_quiet_token(struct core *c, struct seq *s, uint32_t token)
 {
 	if (s->n_tokens >= s->quiet_tokens || token >= TOKEN_FAILED || s->stop_filter >> token % 64 & 1) return false;
-	s->tokens[s->n_tokens++] = token;
+	seq_append_quiet(s, token);
 	s->n_pending--;
 	fair_charge(s->flow->tenant, FAIR_OUTPUT_WEIGHT);
 	c->stats.generation_tokens++;
@@ -413,15 +414,6 @@ static void core_on_row(struct core *c, struct seq *s, const struct msg_step_res
 	if (row->pool) core_on_pooled(c, s, m, at->pooled);
 }
 
-/* What row i of a step will touch, twice: when its request is still far, and when that has come. */
-static void core_prefetch(const struct core *c, const struct step_rec *rec, uint32_t i)
-{
-	const struct seq *near = i + CORE_AHEAD < rec->n_rows ? core_row_seq(c, &rec->rows[i + CORE_AHEAD]) : NULL;
-
-	if (i + 2 * CORE_AHEAD < rec->n_rows) seq_prefetch(c->slots[rec->rows[i + 2 * CORE_AHEAD].slot].seq);
-	if (near) __builtin_prefetch(near->tokens + near->n_tokens, 1);
-}
-
 bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64_t now)
 {
 	const struct step_rec *rec = core_oldest_step(c);
@@ -443,7 +435,7 @@ bool core_on_step_result(struct core *c, const struct msg_step_result *m, uint64
 
 		struct seq *s = core_row_seq(c, row);
 
-		core_prefetch(c, rec, i);
+		if (i + CORE_AHEAD < rec->n_rows) seq_prefetch(c->slots[rec->rows[i + CORE_AHEAD].slot].seq, 2);
 		if (!s || !row->sample || !core_on_quiet_token(c, s, col_u32(m->tokens, at.sample))) core_on_row(c, s, m, rec, i, &at);
 		if (row->sample) at.top += col_u32(m->n_top, at.sample++);
 		for (k = 0; row->has_prompt && k < rec->prompts[i].n; k++) at.prompt_top += col_u32(m->prompt_n_top, at.prompt++);

@@ -162,6 +162,7 @@ void hold_forget_prefix(struct core *c, struct seq *s)
 void hold_publish(struct core *c, struct seq *s, uint32_t end)
 {
 	CHECK(end <= s->n_tokens);
+	seq_store(s);
 	for (; (s->n_published + 1) * KVPOOL_BLOCK <= end; s->n_published++) {
 		const uint32_t *tokens = s->tokens + (size_t)s->n_published * KVPOOL_BLOCK;
 		struct kvpool_chain parent = s->chain;

@@ -232,13 +232,12 @@ static uint32_t route_add_prompt(struct route_cols *o, const struct seq *s)
 }
 
 /* n output tokens. */
-static void route_add_tokens(struct route_cols *o, const struct seq *s, uint32_t n)
+static void route_add_tokens(struct route_cols *o, struct seq *s, uint32_t n)
 {
-	const uint32_t *tokens = s->tokens + s->n_prompt + s->n_sent;
 	uint32_t i, rank;
 
-	if (n == 1) vec32_push(&o->tokens, *tokens);
-	else vec32_append(&o->tokens, tokens, n);
+	seq_store(s);
+	vec32_append(&o->tokens, s->tokens + s->n_prompt + s->n_sent, n);
 	for (i = 0; s->logprobs && i < n; i++) {
 		size_t ix = o->tokens.n - n + i;
 
@@ -295,7 +294,7 @@ static void route_add_row(struct route_cols *o, struct seq *s)
 static bool route_add_quiet(struct route_cols *o, struct seq *s)
 {
 	if (!s->quiet_tokens || !s->n_sent || s->begin_due || s->n_prompt + s->n_sent + 1 != s->n_tokens) return false;
-	vec32_push(&o->tokens, s->tokens[s->n_tokens - 1]);
+	vec32_push(&o->tokens, seq_last_token(s));
 	route_put_row(o, (struct route_row){s, 1, 0, false});
 	return true;
 }
@@ -326,7 +325,7 @@ static void route_add_rows(struct route_cols *o, const struct lane *l)
 	for (i = 0; i < l->n_dirty; i++) {
 		struct seq *s = l->dirty[i];
 
-		if (i + CORE_AHEAD < l->n_dirty) seq_prefetch(l->dirty[i + CORE_AHEAD]);
+		if (i + CORE_AHEAD < l->n_dirty) seq_prefetch(l->dirty[i + CORE_AHEAD], 3);
 		if (!s) continue;
 		if (!route_has_room(o, s)) break;
 		if (!route_add_quiet(o, s)) route_add_row(o, s);
@@ -368,7 +367,7 @@ static void route_commit(struct core *c, struct lane *l)
 		const struct route_row *r = &c->route.rows[i];
 		struct seq *s = r->seq;
 
-		if (i + CORE_AHEAD < c->route.n_rows) seq_prefetch(c->route.rows[i + CORE_AHEAD].seq);
+		if (i + CORE_AHEAD < c->route.n_rows) seq_prefetch(c->route.rows[i + CORE_AHEAD].seq, 1);
 		s->n_sent += r->n;
 		if (r->n_prompt) s->n_prompt_sent += r->n_prompt;
 		s->accept_due = s->begin_due = false;

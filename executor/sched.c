@@ -399,7 +399,7 @@ static uint32_t sched_pick_decodes(struct core *c, struct step_rec *rec)
 	for (i = 0; i < c->n_order; i++) {
 		struct seq *s = c->order[i];
 
-		if (i + CORE_AHEAD < c->n_order) seq_prefetch(c->order[i + CORE_AHEAD]);
+		if (i + CORE_AHEAD < c->n_order) seq_prefetch(c->order[i + CORE_AHEAD], 1);
 		if (!on_trial && sched_pick_quiet(c, rec, s)) continue;
 		if (s->state != SEQ_RUNNING || !sched_may_run_on(on_trial, s)) continue;
 		n_ready = sched_n_ready(c, s);

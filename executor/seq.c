@@ -16,6 +16,7 @@ void seqs_init(struct seqs *t)
 
 	for (i = 0; i < SEQ_STATES; i++) list_init(&t->in_state[i]);
 	map_init(&t->by_id);
+	slab_init(&t->memory, sizeof(struct seq));
 }
 
 static void seq_free_logprobs(struct seq_logprobs *l)
@@ -36,7 +37,7 @@ static struct seq_logprobs *seq_new_logprobs(uint32_t base)
 	return l;
 }
 
-static void seq_free_memory(struct seq *s)
+static void seq_free_memory(struct seqs *t, struct seq *s)
 {
 	seq_free_logprobs(s->logprobs);
 	seq_free_logprobs(s->prompt_logprobs);
@@ -44,13 +45,14 @@ static void seq_free_memory(struct seq *s)
 	free(s->tokens);
 	free(s->asked);
 	for (uint32_t g = 0; g < LIMIT_KV_GROUPS; g++) free(s->tables[g].v);
-	free(s);
+	slab_give(&t->memory, s);
 }
 
 void seqs_release(struct seqs *t)
 {
-	MAP_EACH(&t->by_id, e) seq_free_memory(e->value);
+	MAP_EACH(&t->by_id, e) seq_free_memory(t, e->value);
 	map_release(&t->by_id);
+	slab_release(&t->memory);
 	seqs_init(t);
 }
 
@@ -98,7 +100,7 @@ void seq_set_ask(struct seq *s, const struct msg_submit *ask)
 struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lane, struct flow *flow, uint64_t arrival)
 {
 	struct msg first = {.type = MSG_submit, .submit = *m};
-	struct seq *s = mem_aligned(align_up(sizeof(*s), 64), 64);
+	struct seq *s = slab_take(&t->memory);
 
 	CHECK(!seqs_find(t, m->client_id));
 	first.submit.tokens = view_of(NULL, 0);
@@ -111,7 +113,7 @@ struct seq *seq_new(struct seqs *t, const struct msg_submit *m, struct lane *lan
 	s->priority = m->priority;
 	s->arrival = arrival;
 	s->tokens = mem_dup(m->tokens.data, m->tokens.n, sizeof(uint32_t));
-	s->n_tokens = s->tokens_cap = m->tokens.n;
+	s->n_tokens = s->n_stored = s->tokens_cap = m->tokens.n;
 	s->n_prompt = m->n_prompt;
 	s->root = kvpool_root(m->cache_salt.data, m->cache_salt.n);
 	if (m->n_logprobs > 0) s->logprobs = seq_new_logprobs(seq_n_output(s));
@@ -133,7 +135,7 @@ void seq_free(struct seqs *t, struct seq *s)
 	seq_unlink(t, s);
 	map_remove(&t->by_id, s->client_id);
 	flow_leave(s->flow);
-	seq_free_memory(s);
+	seq_free_memory(t, s);
 }
 
 bool seq_may_move(enum seq_state from, enum seq_state to)
@@ -157,10 +159,18 @@ void seq_move(struct seqs *t, struct seq *s, enum seq_state to)
 
 /* Tokens. */
 
+void seq_store(struct seq *s)
+{
+	mem_reserve(s->tokens, s->tokens_cap, s->n_tokens);
+	for (; s->n_stored < s->n_tokens; s->n_stored++) s->tokens[s->n_stored] = s->late[s->n_stored % KVPOOL_BLOCK];
+}
+
 void seq_append(struct seq *s, uint32_t token)
 {
+	seq_store(s);
 	mem_reserve(s->tokens, s->tokens_cap, (size_t)s->n_tokens + 1);
 	s->tokens[s->n_tokens++] = token;
+	s->n_stored = s->n_tokens;
 }
 
 void seq_append_top(struct seq_logprobs *l, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at)
@@ -211,7 +221,7 @@ uint32_t seq_n_output_limit(const struct seq *s, uint32_t len_max)
 
 static bool seq_ends_with_stop(const struct seq *s)
 {
-	uint32_t i, last = s->tokens[s->n_tokens - 1];
+	uint32_t i, last = seq_last_token(s);
 
 	if (!(s->stop_filter >> last % 64 & 1)) return false;
 	for (i = 0; i < s->ask->stop_ids.n; i++)
@@ -241,7 +251,7 @@ void seq_set_quiet_tokens(struct seq *s, uint32_t len_max)
 {
 	s->quiet_tokens = 0;
 	if (s->logprobs || s->prompt_logprobs || s->is_pooling || s->suspect || s->deaths) return;
-	s->quiet_tokens = min_u32(min_u32((s->n_published + 1) * KVPOOL_BLOCK, s->tokens_cap), seq_n_before_last(s, len_max));
+	s->quiet_tokens = min_u32((s->n_published + 1) * KVPOOL_BLOCK, seq_n_before_last(s, len_max));
 }
 
 void seq_set_quiet_sched(struct seq *s, uint32_t len_max, uint32_t n_groups)
@@ -256,7 +266,7 @@ static void seq_check_quiet(const struct seq *s)
 {
 	if (!s->quiet_tokens && !s->quiet_sched) return;
 	CHECK(s->state == SEQ_RUNNING && !s->prompt_logprobs && !s->is_pooling);
-	CHECK(s->quiet_tokens <= s->tokens_cap && s->quiet_tokens <= (s->n_published + 1) * KVPOOL_BLOCK);
+	CHECK(s->quiet_tokens <= (s->n_published + 1) * KVPOOL_BLOCK);
 	CHECK(s->quiet_sched <= s->tables[0].n * KVPOOL_BLOCK);
 	if (s->quiet_tokens) CHECK(!s->logprobs && !s->suspect && !s->deaths && seq_n_output(s) > 0);
 }
@@ -270,7 +280,8 @@ static void seq_check_table(const struct seq *s, const struct seq_table *t)
 static void seq_check(const struct seqs *t, const struct seq *s, enum seq_state state)
 {
 	CHECK(s->state == state && seqs_find(t, s->client_id) == s);
-	CHECK(s->n_prompt > 0 && s->n_prompt <= s->n_tokens && s->n_tokens <= s->tokens_cap);
+	CHECK(s->n_prompt > 0 && s->n_prompt <= s->n_tokens && s->n_stored <= s->tokens_cap);
+	CHECK(s->n_stored <= s->n_tokens && s->n_tokens - s->n_stored <= KVPOOL_BLOCK && (state == SEQ_RUNNING || s->n_stored == s->n_tokens));
 	CHECK(s->n_sent <= seq_n_output(s) && (s->finish != FINISH_NONE) == (state == SEQ_DONE));
 	CHECK(s->n_sched <= s->n_tokens + s->n_pending && s->n_published <= s->tables[0].n);
 	for (uint32_t g = 0; g < LIMIT_KV_GROUPS; g++) seq_check_table(s, &s->tables[g]);

@@ -22,6 +22,7 @@
 #include "common/heap.h"
 #include "common/list.h"
 #include "common/map.h"
+#include "common/slab.h"
 #include "executor/flow.h"
 #include "executor/kvpool.h"
 #include "proto/messages.h"
@@ -47,10 +48,10 @@ struct seq_logprobs {
 };
 
 struct seq {
-	/* Two cache lines that each quiet step of a decode touches, and no others: thousands are gone through in a row. Choosing who runs
-	 * touches the first alone. */
+	/* Three cache lines that each quiet step of a decode touches, and no others: thousands are gone through in a row. Choosing who runs
+	 * touches the first alone, a new token the first two. */
 	struct lane *lane;
-	uint32_t *tokens; /* prompt, then output */
+	struct flow *flow;    /* of its tenant, on the lane */
 	uint64_t stop_filter; /* bit id % 64 for each stop id */
 	uint32_t n_tokens, n_sched, n_pending;
 	uint32_t quiet_tokens, quiet_sched; /* see above; not 0 only while RUNNING */
@@ -63,8 +64,11 @@ struct seq {
 	bool begin_due;   /* its frontend must hear that it runs: of those with a queue timeout */
 	uint32_t n_prompt;
 
+	uint32_t late[KVPOOL_BLOCK]; /* tokens from n_stored on, by position % KVPOOL_BLOCK; not in `tokens` yet */
+
 	uint64_t client_id;
-	struct flow *flow; /* of its tenant, on the lane */
+	uint32_t *tokens; /* [0, n_stored): prompt, then output; all of them unless it runs */
+	uint32_t n_stored;
 	uint32_t attempt;
 	bool is_pooling;   /* ask->kind is not REQUEST_GENERATE */
 	bool suspect;      /* waits for its trial, or is on trial (suspect.c) */
@@ -102,19 +106,19 @@ struct seq {
 	bool was_run;         /* counted in the statistics of prompts */
 };
 
-_Static_assert(offsetof(struct seq, client_id) <= 64 && offsetof(struct seq, prompt_logprobs) <= 128, "as said at its beginning");
+_Static_assert(offsetof(struct seq, late) == 64 && offsetof(struct seq, client_id) == 128, "as said at its beginning");
 
-/* Fetches what a step needs of a request that it comes to soon. */
-static inline void seq_prefetch(const struct seq *s)
+/* Fetches what a step needs of a request that it comes to soon: the first n_lines of those above. */
+static inline void seq_prefetch(const struct seq *s, uint32_t n_lines)
 {
-	__builtin_prefetch(s);
-	__builtin_prefetch((const char *)s + 64);
+	for (uint32_t i = 0; i < n_lines; i++) __builtin_prefetch((const char *)s + (size_t)64 * i, 1);
 }
 
 struct seqs {
 	struct list in_state[SEQ_STATES];
 	uint64_t running_changes; /* +1 whenever a request enters or leaves SEQ_RUNNING */
 	struct map by_id;
+	struct slab memory; /* of requests */
 };
 
 /* Lower priority number first, then the earlier arrival. */
@@ -159,6 +163,18 @@ static inline bool seq_has_prompt_rows(const struct seq *s)
 
 /* Appends a known token. */
 void seq_append(struct seq *s, uint32_t token);
+/* Likewise in a quiet step. */
+static inline void seq_append_quiet(struct seq *s, uint32_t token)
+{
+	s->late[s->n_tokens++ % KVPOOL_BLOCK] = token;
+}
+/* The newest token. */
+static inline uint32_t seq_last_token(const struct seq *s)
+{
+	return s->n_stored < s->n_tokens ? s->late[(s->n_tokens - 1) % KVPOOL_BLOCK] : s->tokens[s->n_tokens - 1];
+}
+/* Puts the tokens of quiet steps where all are. */
+void seq_store(struct seq *s);
 /* The next position's log-probabilities, where they are kept (l may be NULL): n_top entries of the two columns from `at` on. */
 void seq_append_top(struct seq_logprobs *l, uint32_t rank, uint32_t n_top, struct view ids, struct view lps, uint32_t at);
 /* The entries of a position: returns n_top; *rank and *at (index into l->top_ids). 0 when none are kept. */
