@@ -13,8 +13,8 @@
 struct meshbench_opts {
 	struct cmdserver server; /* model alone is looked at */
 	bool mesh;
-	int64_t n_frontends, step_us;
-	double seconds;
+	int64_t n_frontends, step_us, running;
+	double seconds, wake_seconds;
 	const char *json;
 };
 
@@ -22,7 +22,9 @@ static const struct cmdopt meshbench_rows[] = {
 	{"mesh", CMDOPT_SWITCH, offsetof(struct meshbench_opts, mesh), 0, 0, NULL, "this benchmark"},
 	{"num-frontends", CMDOPT_COUNT, offsetof(struct meshbench_opts, n_frontends), 1, 16, "K", "lanes that results go to [2]"},
 	{"null-step-us", CMDOPT_COUNT, offsetof(struct meshbench_opts, step_us), 100, 1e6, "US", "of the device whose time the executor is to hide [2000]"},
+	{"running", CMDOPT_COUNT, offsetof(struct meshbench_opts, running), 1, 8192, "N", "requests of a step, everywhere [256, 1024 and 4096; overlap: 1024]"},
 	{"seconds", CMDOPT_NUMBER, offsetof(struct meshbench_opts, seconds), 0.1, 600, "S", "of each load [3]"},
+	{"wake-seconds", CMDOPT_NUMBER, offsetof(struct meshbench_opts, wake_seconds), 0.01, 600, "S", "of each rate of wake-ups; the 99th percentile of few of them is the largest [10]"},
 	{"json", CMDOPT_TEXT, offsetof(struct meshbench_opts, json), 0, 0, "FILE", "write the results as JSON, too; -: to stdout, instead of the tables"},
 };
 
@@ -33,23 +35,26 @@ static const struct cmdopts meshbench_cmdopts = {
 		 "results, and prints\n"
 		 "  routed   results a second, and the executor's own time by running request and step, in microseconds: taking results\n"
 		 "           and deciding steps; writing messages; handing them to ring and sockets. CPU: of the whole process\n"
-		 "  overlap  how much of max(executor, device) a step takes when the device sleeps --null-step-us: 1 is perfect\n"
-		 "  wake     from a push into the step ring to its reader, and the reader's CPU, beside a bare futex",
+		 "  overlap  with a device that sleeps --null-step-us a step, and goes on at once when the next step is there: the executor's\n"
+		 "           own time and the real time of a step; of the ideal: max(executor, device) / step, 1 when the shorter one is hidden\n"
+		 "  wake     from a push into the step ring to its reader, and the reader's CPU, beside a bare futex: pushes of both alternate, both\n"
+		 "           readers have the same core, another one than the pushes",
 	.rows = meshbench_rows,
 	.n_rows = ARRAY_LEN(meshbench_rows),
 	.examples = "  sluice bench --mesh model.gguf\n"
 		    "  sluice bench --mesh model.gguf --num-frontends 8 --json mesh.json\n",
 };
 
-static const uint32_t meshbench_sizes[] = {256, 1024, 4096}, meshbench_rates[] = {1, 10, 100, 1000};
+static const uint32_t meshbench_sizes[] = {256, 1024, 4096}; /* without --running */
+static const uint32_t meshbench_rates[] = {1, 10, 100, 1000};
 
 #define MESHBENCH_SIZES ARRAY_LEN(meshbench_sizes)
 #define MESHBENCH_RATES ARRAY_LEN(meshbench_rates)
-#define MESHBENCH_OVERLAP 1024 /* requests */
-#define MESHBENCH_WAKE_S 5     /* at each rate */
+#define MESHBENCH_OVERLAP 1024 /* requests, likewise */
 
 struct meshbench {
 	const struct meshbench_opts *opts;
+	uint32_t sizes[MESHBENCH_SIZES], n_sizes;
 	struct meshload_result loads[MESHBENCH_SIZES], overlap;
 	struct meshwake_result wakes[MESHBENCH_RATES];
 };
@@ -82,10 +87,10 @@ static double overlap_reached(const struct meshbench *b)
 static void print_tables(const struct meshbench *b)
 {
 	printf("routed   running   results/s   steps/s   us a request and step: schedule   encode   send   executor CPU   worker CPU\n");
-	for (size_t i = 0; i < MESHBENCH_SIZES; i++) {
+	for (size_t i = 0; i < b->n_sizes; i++) {
 		const struct meshload_result *r = &b->loads[i];
 
-		printf("         %7u   %9.0f   %7.0f   %32.3f   %6.3f   %4.3f   %12.3f   %10.3f\n", meshbench_sizes[i],
+		printf("         %7u   %9.0f   %7.0f   %32.3f   %6.3f   %4.3f   %12.3f   %10.3f\n", b->sizes[i],
 		       a_second(r->n_results, r->ns), a_second(r->n_steps, r->ns), us_each(r->schedule_ns, r->n_results),
 		       us_each(r->encode_ns, r->n_results), us_each(r->send_ns, r->n_results), us_each(r->executor_cpu_ns, r->n_results),
 		       us_each(r->worker_cpu_ns, r->n_results));
@@ -111,10 +116,10 @@ static json_t *to_json(const struct meshbench *b)
 {
 	json_t *loads = json_array(), *wakes = json_array();
 
-	for (size_t i = 0; i < MESHBENCH_SIZES; i++) {
+	for (size_t i = 0; i < b->n_sizes; i++) {
 		const struct meshload_result *r = &b->loads[i];
 
-		json_array_append_new(loads, json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "running", (int)meshbench_sizes[i],
+		json_array_append_new(loads, json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "running", (int)b->sizes[i],
 						       "results_per_s", a_second(r->n_results, r->ns), "steps_per_s", a_second(r->n_steps, r->ns),
 						       "schedule_us", us_each(r->schedule_ns, r->n_results), "encode_us",
 						       us_each(r->encode_ns, r->n_results), "send_us", us_each(r->send_ns, r->n_results),
@@ -142,6 +147,13 @@ static int report(const struct meshbench *b)
 	return rc == 0 ? EXIT_OK : cmdopts_fail("bench", EXIT_FAILED, "cannot write %s", path);
 }
 
+static void choose_sizes(struct meshbench *b)
+{
+	if (b->opts->running) b->sizes[b->n_sizes++] = (uint32_t)b->opts->running;
+	else
+		for (size_t i = 0; i < MESHBENCH_SIZES; i++) b->sizes[b->n_sizes++] = meshbench_sizes[i];
+}
+
 static int measure(struct meshbench *b, const char *model, struct errbuf *err)
 {
 	struct meshload_opts load = {.model = model,
@@ -149,21 +161,22 @@ static int measure(struct meshbench *b, const char *model, struct errbuf *err)
 				     .ns = (uint64_t)(b->opts->seconds * 1e9)};
 	int rc = ST_OK;
 
+	choose_sizes(b);
 	/* First: they fork, and what comes next starts threads. */
 	for (size_t i = 0; i < MESHBENCH_RATES && rc == ST_OK; i++)
-		rc = meshwake_run(meshbench_rates[i], MESHBENCH_WAKE_S * meshbench_rates[i], &b->wakes[i], err);
-	for (size_t i = 0; i < MESHBENCH_SIZES && rc == ST_OK; i++) {
-		load.n_requests = meshbench_sizes[i];
+		rc = meshwake_run(meshbench_rates[i], (uint32_t)ceil(b->opts->wake_seconds * meshbench_rates[i]), &b->wakes[i], err);
+	for (size_t i = 0; i < b->n_sizes && rc == ST_OK; i++) {
+		load.n_requests = b->sizes[i];
 		rc = meshload_run(&load, &b->loads[i], err);
 	}
-	load.n_requests = MESHBENCH_OVERLAP;
+	load.n_requests = b->opts->running ? (uint32_t)b->opts->running : MESHBENCH_OVERLAP;
 	load.step_us = (uint32_t)b->opts->step_us;
 	return rc == ST_OK ? meshload_run(&load, &b->overlap, err) : rc;
 }
 
 int meshbench_main(int argc, char **argv)
 {
-	struct meshbench_opts o = {.n_frontends = 2, .step_us = 2000, .seconds = 3};
+	struct meshbench_opts o = {.n_frontends = 2, .step_us = 2000, .seconds = 3, .wake_seconds = 10};
 	struct meshbench b = {.opts = &o};
 	struct errbuf err = {{0}};
 	char *text;

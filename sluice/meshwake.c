@@ -1,8 +1,9 @@
 /* meshwake.c - see meshwake.h.
  *
  * Two children share memory with this process: one reads the ring as a worker's rank does (the same spin, then the futex inside), one
- * waits on a plain futex. Each writes down how old a push is when it sees it. The pushes of the two alternate, so both see the same
- * machine; 0 as a time of push ends a child. */
+ * waits on a plain futex. Each writes down how old a push is when it sees it. The pushes of the two alternate, and both readers have the
+ * same core, another one than the pushes come from, so both see the same machine, whatever else runs on it; 0 as a time of push ends a
+ * child. */
 #include "sluice/meshwake.h"
 
 #include "common/clock.h"
@@ -11,6 +12,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,7 @@
 
 #define MESHWAKE_SPIN_NS (30 * NS_PER_US) /* a rank's */
 #define MESHWAKE_RING_BYTES 65536
-#define MESHWAKE_SAMPLES_MAX 10000
+#define MESHWAKE_SAMPLES_MAX 20000 /* the first ones, where there are more */
 
 struct meshwake_log {
 	_Atomic uint32_t n;
@@ -105,21 +107,35 @@ static void meshwake_sum_up(struct meshwake_log *log, uint64_t wall_ns, struct m
 	out->p99_us = log->late_ns[min_u32(n - 1, n * 99 / 100)] / 1e3;
 }
 
+/* Moves this thread to the first core that it may use, or to the last one. Where that fails it runs where it is, as before. */
+static void meshwake_pin(const cpu_set_t *may, bool last)
+{
+	int cpu = last ? CPU_SETSIZE - 1 : 0;
+	cpu_set_t one;
+
+	if (CPU_COUNT(may) < 2) return;
+	while (!CPU_ISSET(cpu, may)) cpu += last ? -1 : 1;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
 /* The child's process id; it runs one of the readers. */
-static pid_t meshwake_fork(struct meshwake_shared *s, struct ring *r)
+static pid_t meshwake_fork(struct meshwake_shared *s, struct ring *r, const cpu_set_t *may)
 {
 	pid_t pid = fork();
 
 	if (pid) return pid;
+	meshwake_pin(may, true);
 	if (r) meshwake_read_ring(s, r);
 	else meshwake_read_futex(s);
 	_exit(0);
 }
 
-static int meshwake_measure(struct meshwake_shared *s, struct ring *writer, struct ring *reader, uint32_t rate, uint32_t n,
-			    struct meshwake_result *out)
+static int meshwake_measure(struct meshwake_shared *s, struct ring *writer, struct ring *reader, const cpu_set_t *may, uint32_t rate,
+			    uint32_t n, struct meshwake_result *out)
 {
-	pid_t pids[2] = {meshwake_fork(s, reader), meshwake_fork(s, NULL)};
+	pid_t pids[2] = {meshwake_fork(s, reader, may), meshwake_fork(s, NULL, may)};
 	uint64_t from = clock_now_ns(), half = NS_PER_S / rate / 2;
 	int rc = pids[0] > 0 && pids[1] > 0 ? ST_OK : ST_IO;
 
@@ -145,14 +161,19 @@ int meshwake_run(uint32_t rate, uint32_t n, struct meshwake_result *out, struct 
 	size_t ring_bytes = ring_mem_bytes(MESHWAKE_RING_BYTES), bytes = sizeof(struct meshwake_shared) + ring_bytes;
 	struct meshwake_shared *s = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct ring *writer = NULL, *reader = NULL;
+	cpu_set_t may;
 	int rc;
 
 	if (s == MAP_FAILED) return err_set(err, ST_IO, "cannot map memory: %s", strerror(errno));
 	ring_format(s->ring, MESHWAKE_RING_BYTES, 1);
 	rc = ring_attach(&writer, s->ring, ring_bytes, -1, err);
 	if (rc == ST_OK) rc = ring_attach(&reader, s->ring, ring_bytes, 0, err);
+	CPU_ZERO(&may);
+	sched_getaffinity(0, sizeof(may), &may);
 	if (rc == ST_OK) {
-		rc = meshwake_measure(s, writer, reader, rate, n, out);
+		meshwake_pin(&may, false);
+		rc = meshwake_measure(s, writer, reader, &may, rate, n, out);
+		if (CPU_COUNT(&may) > 1) sched_setaffinity(0, sizeof(may), &may);
 		if (rc != ST_OK) err_set(err, rc, "the readers of the ring could not be started or did not read");
 	}
 	ring_free(writer);

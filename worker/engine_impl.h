@@ -29,7 +29,7 @@ struct engine {
 	struct outcome outcome;
 	const char *why;
 	uint32_t *byte_ids;       /* (256) null device: tokens that are this one byte, UINT32_MAX: none; NULL: the vocabulary cannot be read */
-	uint64_t null_until;      /* when its last step ended */
+	uint64_t null_until, null_thread_ns; /* when its last step ended, and the thread's processor time then */
 };
 
 /* The null device: fills e->sampled and the pools of a run without any arithmetic, and sleeps until the step that began at `from` has

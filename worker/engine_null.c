@@ -15,7 +15,7 @@
 
 #define ENGINE_NULL_EVERY 64 /* positions, of which the first have bytes of a text below */
 #define ENGINE_NULL_BEAT_NS (100 * NS_PER_MS) /* of a step's sleep, between signs of life */
-#define ENGINE_NULL_LATE_NS (200 * NS_PER_US) /* waking up and fetching a step that waited takes less, and is no time of the device's */
+#define ENGINE_NULL_LATE_NS (200 * NS_PER_US) /* waking up takes less, and is no time of the device's */
 
 /* All of ENGINE_NULL_LEN bytes. */
 #define ENGINE_NULL_LEN 4
@@ -104,17 +104,22 @@ static void engine_null_pool(struct engine *e, const struct batch_run *run, cons
 	}
 }
 
-/* A device that has the next step already goes on with it at once, so the time counts from the end of the last one then. */
+/* A device that has the next step already goes on with it at once, so the time counts from the end of the last one then: when this thread
+ * has not waited since, but woken up and worked, on the last step's result and on this step. That it does while the device computes. */
 static void engine_null_sleep(struct engine *e, uint64_t from)
 {
+	uint64_t worked_ns;
+
 	if (!e->opts.null_step_ns) return;
-	if (from - e->null_until < ENGINE_NULL_LATE_NS) from = e->null_until;
+	worked_ns = clock_thread_ns() - e->null_thread_ns;
+	if (clock_now_ns() - e->null_until < worked_ns + ENGINE_NULL_LATE_NS) from = e->null_until;
 	e->null_until = from + e->opts.null_step_ns;
 	for (uint64_t at = from + ENGINE_NULL_BEAT_NS; at < e->null_until; at += ENGINE_NULL_BEAT_NS) {
 		clock_sleep_until(at);
 		if (e->env.beat) e->env.beat(e->env.beat_ctx);
 	}
 	clock_sleep_until(e->null_until);
+	e->null_thread_ns = clock_thread_ns();
 }
 
 void engine_null_run(struct engine *e, const struct batch_run *run, uint64_t from)
