@@ -169,13 +169,13 @@ static void render_frontends(const struct page *p, struct strbuf *out)
 	uint32_t n, i;
 	const struct page_slot *s = page_slots(p, OWNER_FRONTEND, &n);
 
-	put_head(out, "sluice:frontend_requests_total", "HTTP answers of each frontend.", "counter");
+	put_head(out, "sluice:frontend_http_requests_total", "HTTP answers of each frontend.", "counter");
 	for (i = 0; i < n; i++) {
 		uint64_t sum = 0;
 
 		if (atomic_load(&s[i].state) == PAGE_EMPTY) continue;
 		for (size_t k = 0; k < ARRAY_LEN(answers); k++) sum += page_counter_get(&s[i], answers[k]);
-		put_slot(out, "sluice:frontend_requests_total", NULL, i);
+		put_slot(out, "sluice:frontend_http_requests_total", NULL, i);
 		put_line_u64(out, sum);
 	}
 	put_head(out, "sluice:frontend_connections", "Open connections of each frontend.", "gauge");

@@ -114,7 +114,7 @@ def test_dashboard_and_alerts_show_what_there_is(start, tiny, tmp_path):
                 assert result, "%s: no data for %s" % (title, expr)
                 assert not all(math.isnan(v) for _, v in result), "%s: no number for %s" % (title, expr)
         assert prometheus.query("sum(rate(vllm:generation_tokens_total[10s]))")[0][1] > 0
-        assert {m["index"] for m, _ in prometheus.query("sluice:frontend_requests_total")} == {"0", "1"}
+        assert {m["index"] for m, _ in prometheus.query("sluice:frontend_http_requests_total")} == {"0", "1"}
         firing = [a["labels"]["alertname"] for a in prometheus.get("alerts")["alerts"] if a["state"] == "firing"]
         assert not firing
         health = [r["health"] for g in prometheus.get("rules")["groups"] for r in g["rules"]]

@@ -122,8 +122,8 @@ static void frontends_are_told_apart_until_they_have_left(void **state)
 	expect_line(&out, "sluice:process_up{process=\"frontend\",index=\"0\"} 1");
 	expect_line(&out, "sluice:process_up{process=\"frontend\",index=\"2\"} 0");
 	expect_line(&out, "sluice:process_up{process=\"executor\",index=\"0\"} 0");
-	expect_line(&out, "sluice:frontend_requests_total{index=\"0\"} 15");
-	expect_line(&out, "sluice:frontend_requests_total{index=\"2\"} 12");
+	expect_line(&out, "sluice:frontend_http_requests_total{index=\"0\"} 15");
+	expect_line(&out, "sluice:frontend_http_requests_total{index=\"2\"} 12");
 	expect_line(&out, "sluice:frontend_connections{index=\"0\"} 7");
 	expect_line(&out, "sluice:http_responses_total{model_name=\"m\",engine=\"0\",code=\"2xx\"} 33"); /* with what has left */
 	assert_null(strstr(out.data, "index=\"1\"}"));
