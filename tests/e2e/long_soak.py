@@ -23,7 +23,7 @@ def total(samples):
 
 
 async def run(s):
-    load, rng = soak.Load(s, CONNECTIONS, think_s=CONNECTIONS / 400, hang_s=2), random.Random(7)
+    load, rng = soak.Load(s, CONNECTIONS, think_s=CONNECTIONS / 250, hang_s=2), random.Random(7)
     await soak.phase(load, SECONDS * 0.1, (), 1, rng)  # caches fill
     first, last = [], []
     for name, share, kills, samples in (("with deaths of the engine", 0.3, ENGINE, first), ("with deaths of everything", 0.3, ALL, None),
@@ -32,7 +32,7 @@ async def run(s):
         print("%s: clients %s; server %s" % (name, dict(seen), counted), flush=True)
         assert not load.errors, load.errors[:20]
         soak.expect_same_books(seen, counted)
-        assert kills == ALL or seen["broken"] == 0
+        assert seen["broken"] <= load.frontend_kills * CONNECTIONS // 2 if kills == ALL else seen["broken"] == 0
     return load, total(first), total(last)
 
 
