@@ -320,6 +320,7 @@ static void conn_fail_parse(struct conn *c, llhttp_errno_t rc)
 
 static void conn_dispatch(struct conn *c)
 {
+	c->host->parsed += CONN_PARSE_WEIGHT + c->req.head.len + c->req.body.len;
 	c->state = CONN_ANSWERING;
 	http_request_identify(&c->req, c->host->id_base, c->host->id_next++);
 	if (c->fail_status) apierr_send(&c->req, c->fail_status, NULL, c->fail_text);
@@ -365,9 +366,24 @@ static size_t conn_feed(struct conn *c, const char *data, size_t len)
 	return used;
 }
 
-static bool conn_may_parse(const struct conn *c)
+static bool conn_may_go_on(const struct conn *c)
 {
 	return c->state == CONN_READING && conn_unsent(c) <= CONN_NEXT_MAX;
+}
+
+static bool conn_has_turn(const struct conn *c)
+{
+	return !c->host->parse_max || c->host->parsed < c->host->parse_max;
+}
+
+static bool conn_may_parse(const struct conn *c)
+{
+	return conn_may_go_on(c) && conn_has_turn(c);
+}
+
+bool conn_waits_for_turn(const struct conn *c)
+{
+	return conn_may_go_on(c) && !conn_has_turn(c) && c->pending.len > c->pending_pos;
 }
 
 void conn_pump(struct conn *c, uint64_t now)

@@ -24,6 +24,7 @@
 #define CONN_READ_BYTES (64 * KIB)     /* the edge gives at most so many bytes at once */
 #define CONN_INPUT_MAX (40 * KIB)      /* what may come after conn_wants_read() has said yes: a read, and with TLS the record it completes */
 #define CONN_PIPELINE_MAX (64 * KIB)   /* reading stops above; at most this plus CONN_INPUT_MAX is held */
+#define CONN_PARSE_WEIGHT 512          /* what a request weighs besides its bytes */
 #define CONN_NEXT_MAX (64 * KIB)       /* unsent bytes above which the next pipelined request waits */
 #define CONN_OUT_MAX (64 * MIB)        /* of one connection; the largest plain answers (log-probabilities) stay below */
 #define CONN_LINGER_NS (1000 * NS_PER_MS)
@@ -47,6 +48,7 @@ struct conn_host {
 
 	uint64_t id_base, id_next; /* of request ids that we make */
 	size_t bodies;             /* held now */
+	size_t parse_max, parsed;  /* requests are begun until their weights reach parse_max, then bytes are kept until the edge sets parsed to 0 again; 0: no such limit */
 	bool draining;             /* answers say `Connection: close` */
 };
 
@@ -73,6 +75,8 @@ void conn_progress(struct conn *c, uint64_t now);
 
 bool conn_wants_read(const struct conn *c);
 bool conn_is_answering(const struct conn *c);
+/* What has arrived is only waiting for conn_host.parsed. */
+bool conn_waits_for_turn(const struct conn *c);
 bool conn_is_dead(const struct conn *c);
 /* Waits for a request of which no byte has come, and everything is sent. */
 bool conn_is_idle(const struct conn *c);

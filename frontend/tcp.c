@@ -20,6 +20,10 @@
 #include <unistd.h>
 
 #define TCP_FLUSH_MAX 256 /* connections at a time: a step of thousands of streams is written with looks at the sockets in between */
+/* Requests that begin between two flushes, and in one, by weight: some two hundred small ones, three milliseconds of JSON,
+ * templates and tokens. What comes behind them stays with the kernel until the next pass. */
+#define TCP_PARSE_MAX (192 * KIB)
+#define TCP_SKIPPED_MAX 512 /* sockets whose turn has not come and that are watched on: libuv asks again at once when 1024 are readable */
 #define TCP_SEAL_MAX (64 * KIB) /* plain text that is sealed at once */
 
 /* A read at most; libuv makes up to 32 of them in a pass of the loop, which others wait for. With TLS, what an incomplete record held
@@ -38,6 +42,8 @@ struct tcp {
 	bool is_draining, is_retiring, is_closing;
 	int n_open; /* acceptor, tick */
 	struct list conns, dirty;
+	struct list waiting; /* dirty ones, too, whose next request has no turn in this flush */
+	uint32_t n_skipped; /* since the last flush */
 	void (*on_closed)(void *ctx);
 	void *closed_ctx;
 	tcp_give give; /* NULL: connections stay */
@@ -61,6 +67,7 @@ struct tcp_conn {
 	struct balance_conn balance;
 	struct list_link in_conns, in_dirty;
 	bool is_reading, is_writing, is_closing;
+	bool is_waiting;   /* in_dirty is on tcp->waiting */
 	size_t write_len;  /* of the write under way */
 	uint64_t write_ns; /* when it began: the kernel had no room */
 	size_t queue_seen; /* write_queue_size at the last tick, to see progress */
@@ -115,15 +122,30 @@ static void conn_shut(struct tcp_conn *tc)
 	if (tc->is_closing) return;
 	if (tc->tls) say_end(tc);
 	tc->is_closing = true;
-	if (list_is_linked(&tc->in_dirty)) list_remove(&tc->tcp->dirty, &tc->in_dirty);
+	if (list_is_linked(&tc->in_dirty)) list_remove(tc->is_waiting ? &tc->tcp->waiting : &tc->tcp->dirty, &tc->in_dirty);
 	uv_close(&tc->handle.any, on_conn_closed);
 }
 
 static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
 {
 	struct tcp_conn *tc = h->data;
+	bool has_turn = tc->tcp->host->parsed < TCP_PARSE_MAX;
 
-	*buf = uv_buf_init(tc->tcp->read_buf, TCP_READ_BYTES);
+	*buf = uv_buf_init(tc->tcp->read_buf, has_turn ? TCP_READ_BYTES : 0); /* 0: nothing is read, on_read() gets UV_ENOBUFS */
+}
+
+static void stop_reading(struct tcp_conn *tc)
+{
+	if (tc->is_reading) uv_read_stop(&tc->handle.stream);
+	tc->is_reading = false;
+}
+
+/* It stays readable, and is in front of what becomes so later. */
+static void skip_turn(struct tcp_conn *tc)
+{
+	if (++tc->tcp->n_skipped <= TCP_SKIPPED_MAX) return;
+	stop_reading(tc);
+	on_dirty(tc); /* which watches it again */
 }
 
 /* Somebody who does not know that this is HTTPS; he can only read a plain answer. */
@@ -156,16 +178,17 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
 	struct tcp_conn *tc = s->data;
 
 	if (tc->is_closing || n == 0) return;
+	if (n == UV_ENOBUFS) {
+		skip_turn(tc);
+		return;
+	}
 	if (n > 0 && tc->tls) unseal(tc, buf->base, (size_t)n, clock_now_ns());
 	else if (n > 0) conn_input(tc->conn, buf->base, (size_t)n, clock_now_ns());
 	else if (n == UV_EOF) conn_eof(tc->conn, clock_now_ns());
 	else conn_lost(tc->conn);
 	on_dirty(tc);
 	/* libuv goes on reading while there is something: stop it at once when the connection is full. */
-	if (tc->is_reading && !conn_wants_read(tc->conn)) {
-		uv_read_stop(s);
-		tc->is_reading = false;
-	}
+	if (!conn_wants_read(tc->conn)) stop_reading(tc);
 }
 
 /* What the kernel gets next. */
@@ -273,14 +296,37 @@ static void conn_flush(struct tcp_conn *tc, uint64_t now)
 	if (tc->balance.target >= 0) give_away(tc);
 }
 
+/* Those who have waited come first, in their order. */
+static void tcp_new_turns(struct tcp *t)
+{
+	struct list_link *l;
+
+	t->host->parsed = 0;
+	while ((l = list_last(&t->waiting))) {
+		list_remove(&t->waiting, l);
+		CONTAINER_OF(l, struct tcp_conn, in_dirty)->is_waiting = false;
+		list_push_front(&t->dirty, l);
+	}
+}
+
 bool tcp_flush(struct tcp *t, uint64_t now)
 {
 	struct list_link *l;
 	int n;
 
+	tcp_new_turns(t);
 	/* A connection that becomes dirty again (an answer to the next pipelined request) is looked at again. */
-	for (n = 0; n < TCP_FLUSH_MAX && (l = list_pop_front(&t->dirty)); n++) conn_flush(CONTAINER_OF(l, struct tcp_conn, in_dirty), now);
-	return t->dirty.len == 0;
+	for (n = 0; n < TCP_FLUSH_MAX && (l = list_pop_front(&t->dirty)); n++) {
+		struct tcp_conn *tc = CONTAINER_OF(l, struct tcp_conn, in_dirty);
+
+		conn_flush(tc, now);
+		if (tc->is_closing || !conn_waits_for_turn(tc->conn)) continue;
+		if (list_is_linked(&tc->in_dirty)) list_remove(&t->dirty, &tc->in_dirty);
+		list_push_back(&t->waiting, &tc->in_dirty);
+		tc->is_waiting = true;
+	}
+	t->host->parsed = t->n_skipped = 0; /* for what is read until the next flush */
+	return t->dirty.len == 0 && t->waiting.len == 0;
 }
 
 /* A connection whose reading is stopped does not report its end; ask the kernel. */
@@ -478,7 +524,9 @@ int tcp_open(struct tcp **out, uv_loop_t *loop, int listen_fd, struct conn_host 
 	t->connections_max = connections_max;
 	list_init(&t->conns);
 	list_init(&t->dirty);
+	list_init(&t->waiting);
 	host->on_dirty = on_dirty;
+	host->parse_max = TCP_PARSE_MAX;
 	t->n_open = 2;
 	t->acceptor = acceptor_open(loop, &events);
 	uv_timer_init(loop, &t->tick);

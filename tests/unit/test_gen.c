@@ -1,6 +1,10 @@
 /* test_gen.c - generations of many choices: what is asked of the executor, how the choices come together in one answer, and that all
  * of them end with it. */
 #include "frontend/gen.h"
+
+#include "common/mem.h"
+#include "frontend/conn.h"
+#include "frontend/prep.h"
 #include "tests/support/box.h"
 #include "tests/support/leak.h"
 #include "tests/support/tokjson.h"
@@ -219,6 +223,57 @@ static void test_plain(void **state)
 	assert_string_equal(h.finish[3], "length");
 	/* each prompt once, each choice's tokens */
 	expect_usage(&b, "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":6,\"total_tokens\":11,\"prompt_tokens_details\":{\"cached_tokens\":4}}");
+	box_close(&b);
+}
+
+/* ---- in the loop, or not ---- */
+
+/* A request with a body of so many bytes, most of them blanks, on a connection of its own. */
+static struct conn *post(struct box *b, size_t len)
+{
+	struct conn *c = conn_new(&b->host, b, b->now);
+	struct strbuf text;
+	size_t i;
+
+	strbuf_init(&text, MIB);
+	strbuf_printf(&text, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n{\"prompt\":\"x\"", len);
+	for (i = 14; i < len; i++) strbuf_putc(&text, ' ');
+	strbuf_putc(&text, '}');
+	conn_input(c, text.data, text.len, b->now);
+	strbuf_release(&text);
+	return c;
+}
+
+/* Each of them is small enough for the loop, all of them are not. */
+static void test_a_crowd_of_larger_bodies_leaves_the_loop(void **state)
+{
+	const size_t large = PREP_INLINE_BYTES / 4;
+	struct conn *conns[8];
+	uv_loop_t loop;
+	struct box b;
+	size_t i;
+
+	box_open(&b, true);
+	uv_loop_init(&loop);
+	b.api.offload.loop = &loop;
+	for (i = 0; i < 4; i++) conns[i] = post(&b, large);
+	assert_int_equal(b.api.offload.n_jobs, 0);
+	conns[4] = post(&b, large);
+	conns[5] = post(&b, large);
+	assert_int_equal(b.api.offload.n_jobs, 2);
+	conns[6] = post(&b, PREP_SMALL_BYTES);
+	assert_int_equal(b.api.offload.n_jobs, 2);
+	box_pass(&b); /* the next pass has room again */
+	conns[7] = post(&b, large);
+	assert_int_equal(b.api.offload.n_jobs, 2);
+	while (b.api.offload.n_jobs > 0) uv_run(&loop, UV_RUN_ONCE);
+	assert_int_equal(b.api.gens.len, 8);
+	for (i = 0; i < 8; i++) {
+		conn_lost(conns[i]);
+		conn_free(conns[i]);
+	}
+	uv_run(&loop, UV_RUN_DEFAULT);
+	uv_loop_close(&loop);
 	box_close(&b);
 }
 
@@ -731,6 +786,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fields),
 		cmocka_unit_test(test_too_many_choices),
 		cmocka_unit_test(test_plain),
+		cmocka_unit_test(test_a_crowd_of_larger_bodies_leaves_the_loop),
 		cmocka_unit_test(test_stream),
 		cmocka_unit_test(test_stream_begins_in_time),
 		cmocka_unit_test(test_stalled_reader_of_choices),

@@ -649,6 +649,59 @@ static void test_input_behind_a_request_fits(void **state)
 	free(junk);
 }
 
+/* What is beyond the weight of a pass is kept, and begun in the next. */
+static void test_requests_wait_for_their_turn(void **state)
+{
+	struct server s = {0};
+	struct conn_host host = {.head_max = 4096, .body_max = 4096, .bodies_max = 4096, .request_ns = WAIT_NS, .keep_alive_ns = WAIT_NS,
+				 .write_ns = WAIT_NS, .allow_origin = "*", .ctx = &s, .on_request = on_request, .on_dirty = on_nothing,
+				 .parse_max = CONN_PARSE_WEIGHT + 1};
+	struct conn *c = conn_new(&host, NULL, 1);
+	int i;
+
+	conn_input(c, "GET /1 HTTP/1.1\r\n" H "\r\nGET /2 HTTP/1.1\r\n" H "\r\nGET /3 HTTP/1.1\r\n" H "\r\n", 84, 1);
+	for (i = 1; i <= 3; i++) {
+		assert_int_equal(s.n_requests, i);
+		assert_int_equal(conn_waits_for_turn(c), i < 3);
+		conn_pump(c, 1);
+		assert_int_equal(s.n_requests, i);
+		host.parsed = 0;
+		conn_pump(c, 1);
+	}
+	assert_false(conn_waits_for_turn(c));
+	conn_free(c);
+}
+
+/* A pass begins a bounded number of requests, whoever they come from, and nobody is forgotten. */
+static void test_a_crowd_takes_turns(void **state)
+{
+	enum { N_CLIENTS = 6, N = 400 };
+	static const char get[] = "GET /a HTTP/1.1\r\n" H "\r\n", last[] = "GET /last HTTP/1.1\r\n" H "\r\n";
+	uint64_t end = clock_now_ns() + WAIT_NS;
+	struct client clients[N_CLIENTS];
+	struct server s;
+	int i, k, was, most = 0;
+
+	server_open(&s, 100);
+	for (i = 0; i < N_CLIENTS; i++) client_open(&clients[i], &s, 0);
+	while (n_open(&s) < N_CLIENTS && clock_now_ns() < end) server_step(&s);
+	for (i = 0; i < N_CLIENTS; i++) {
+		for (k = 0; k < N; k++) assert_int_equal(send(clients[i].fd, get, sizeof(get) - 1, MSG_NOSIGNAL), sizeof(get) - 1);
+		assert_int_equal(send(clients[i].fd, last, sizeof(last) - 1, MSG_NOSIGNAL), sizeof(last) - 1);
+	}
+	while (s.n_requests < N_CLIENTS * (N + 1) && clock_now_ns() < end) {
+		was = s.n_requests;
+		server_step(&s);
+		most = s.n_requests - was > most ? s.n_requests - was : most;
+	}
+	assert_true(most > 0 && (size_t)most <= 2 * (s.host.parse_max / CONN_PARSE_WEIGHT + 1));
+	for (i = 0; i < N_CLIENTS; i++) {
+		assert_true(client_wait(&clients[i], &s, "[/last  0]", 1));
+		client_close(&clients[i], false);
+	}
+	server_close(&s);
+}
+
 /* ---- clients that go away ---- */
 
 static void test_client_gone(void **state)
@@ -909,6 +962,8 @@ int main(void)
 		cmocka_unit_test(test_pipelining),
 		cmocka_unit_test(test_pipelining_is_bounded),
 		cmocka_unit_test(test_input_behind_a_request_fits),
+		cmocka_unit_test(test_requests_wait_for_their_turn),
+		cmocka_unit_test(test_a_crowd_takes_turns),
 		cmocka_unit_test(test_client_gone),
 		cmocka_unit_test(test_answer_at_once_survives_half_close),
 		cmocka_unit_test(test_stream),
