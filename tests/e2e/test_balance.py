@@ -18,7 +18,7 @@ import server as sv
 import wire
 
 
-def counts(s, name="requests_total"):
+def counts(s, name="http_requests_total"):
     """{frontend: value}"""
     return {k.split('"')[1]: v for k, v in s.metrics().items() if k.startswith("sluice:frontend_%s{" % name)}
 
