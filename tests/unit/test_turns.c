@@ -267,6 +267,7 @@ static void who_waits_too_long_is_refused_at_that_moment(void **state)
 	submit_waiting(&b, 2, 70, 5);
 	submit_waiting(&b, 3, 50, 5);
 	submit_waiting(&b, 4, 0, 5);
+	corebox_step(&b); /* they are accepted */
 	assert_int_equal(core_deadline(b.core), begin + 50 * MS);
 	b.now = begin + 50 * MS - 1;
 	corebox_step(&b);
