@@ -107,8 +107,9 @@ def test_rolling_restart_behind_it(start, tiny, balancer):
             time.sleep(1)  # until the balancer has seen it
         before = clients.n_answers
         sv.wait_for("answers", lambda: clients.n_answers > before + 20)
-    finally:
         clients.finish()
+    finally:
+        clients.stop.set()
         for s in replaced:
             s.stop()
 
