@@ -500,6 +500,18 @@ static int serve_start(struct serve *s, struct errbuf *err)
 	return serve_open_fleet(s, n_frontends, now, err);
 }
 
+/* Without their handles these would end the process at once. */
+static void serve_hold_signals(void)
+{
+	sigset_t held;
+
+	sigemptyset(&held);
+	sigaddset(&held, SIGINT);
+	sigaddset(&held, SIGTERM);
+	sigaddset(&held, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &held, NULL);
+}
+
 static void serve_run(struct serve *s)
 {
 	s->tick.data = s->sigint.data = s->sigterm.data = s->sighup.data = s;
@@ -513,6 +525,7 @@ static void serve_run(struct serve *s)
 	uv_signal_start(&s->sigterm, on_serve_signal, SIGTERM);
 	uv_run(&s->loop, UV_RUN_DEFAULT);
 	uv_close((uv_handle_t *)&s->tick, NULL);
+	serve_hold_signals(); /* whoever signals now is late: the end is under way, and its exit code is its own */
 	uv_close((uv_handle_t *)&s->sigint, NULL);
 	uv_close((uv_handle_t *)&s->sigterm, NULL);
 	uv_close((uv_handle_t *)&s->sighup, NULL);
