@@ -53,6 +53,18 @@ void strbuf_append_slow(struct strbuf *s, const void *data, size_t len)
 	s->data[s->len] = 0;
 }
 
+void strbuf_put_u64(struct strbuf *s, uint64_t v)
+{
+	char buf[20];
+	size_t n = sizeof(buf);
+
+	do {
+		buf[--n] = (char)('0' + v % 10);
+		v /= 10;
+	} while (v);
+	strbuf_append(s, buf + n, sizeof(buf) - n);
+}
+
 void strbuf_printf(struct strbuf *s, const char *fmt, ...)
 {
 	va_list ap;

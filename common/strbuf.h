@@ -52,6 +52,8 @@ static inline void strbuf_putc(struct strbuf *s, char c)
 	strbuf_append(s, &c, 1);
 }
 
+/* In decimal, without a format string. */
+void strbuf_put_u64(struct strbuf *s, uint64_t v);
 void strbuf_printf(struct strbuf *s, const char *fmt, ...) PRINTF_LIKE(2, 3);
 
 /* Takes the memory out (free() it); the strbuf is empty afterwards. Never NULL. */

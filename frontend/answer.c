@@ -92,7 +92,7 @@ void answer_pick(struct answer *a, const uint32_t *picked, uint32_t n)
 static void put_id(struct strbuf *out, uint32_t id)
 {
 	if (out->len) strbuf_putc(out, ',');
-	jsonout_u64(out, id);
+	strbuf_put_u64(out, id);
 }
 
 void answer_prompt(struct answer *a, struct answer_choice *c, const uint32_t *ids, size_t n)

@@ -15,7 +15,7 @@ static void chat_init(struct answer *a)
 static void put_index(const struct answer_choice *c, struct strbuf *out)
 {
 	strbuf_puts(out, "{\"index\":");
-	jsonout_u64(out, c->index);
+	strbuf_put_u64(out, c->index);
 }
 
 static void put_string(struct strbuf *out, const char *name, const struct strbuf *text)
@@ -44,7 +44,7 @@ static void chat_begin(struct answer *a, struct strbuf *out)
 static void put_call_start(const struct piece *p, struct strbuf *out)
 {
 	strbuf_puts(out, "\"tool_calls\":[{\"index\":");
-	jsonout_u64(out, p->call);
+	strbuf_put_u64(out, p->call);
 	strbuf_puts(out, ",\"id\":");
 	jsonout_text(out, p->id);
 	put_string(out, ",\"type\":\"function\",\"function\":{\"name\":", &p->text);
@@ -54,7 +54,7 @@ static void put_call_start(const struct piece *p, struct strbuf *out)
 static void put_call_more(const struct piece *p, struct strbuf *out)
 {
 	strbuf_puts(out, "\"tool_calls\":[{\"index\":");
-	jsonout_u64(out, p->call);
+	strbuf_put_u64(out, p->call);
 	put_string(out, ",\"function\":{\"arguments\":", &p->text);
 	strbuf_puts(out, "}}]");
 }

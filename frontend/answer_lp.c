@@ -24,7 +24,7 @@ static void put_name(const struct answer *a, uint32_t id, struct strbuf *out)
 		return;
 	}
 	strbuf_puts(out, "\"token_id:");
-	jsonout_u64(out, id);
+	strbuf_put_u64(out, id);
 	strbuf_putc(out, '"');
 }
 
@@ -47,7 +47,7 @@ static void put_entry(const struct answer *a, uint32_t id, float logprob, struct
 	strbuf_puts(out, ",\"bytes\":[");
 	for (i = 0; i < n; i++) {
 		if (i) strbuf_putc(out, ',');
-		jsonout_u64(out, (unsigned char)s[i]);
+		strbuf_put_u64(out, (unsigned char)s[i]);
 	}
 	strbuf_putc(out, ']');
 }
@@ -152,7 +152,7 @@ static void push_columns(const struct answer *a, struct answer_choice *c, uint32
 		strbuf_puts(&c->lp[ANSWER_LP_LOGPROBS], "null");
 		strbuf_puts(&c->lp[ANSWER_LP_TOP], "null");
 	}
-	jsonout_u64(&c->lp[ANSWER_LP_OFFSETS], c->offset);
+	strbuf_put_u64(&c->lp[ANSWER_LP_OFFSETS], c->offset);
 	c->offset += count_chars(s, len);
 }
 
@@ -164,11 +164,11 @@ static void put_ranked(const struct answer *a, uint32_t id, float logprob, uint3
 	const char *s = token_bytes(a, id, &n);
 
 	strbuf_putc(out, '"');
-	jsonout_u64(out, id);
+	strbuf_put_u64(out, id);
 	strbuf_puts(out, "\":{\"logprob\":");
 	jsonout_f32(out, logprob);
 	strbuf_puts(out, ",\"rank\":");
-	jsonout_u64(out, rank);
+	strbuf_put_u64(out, rank);
 	strbuf_puts(out, ",\"decoded_token\":");
 	jsonout_string(out, s, n);
 	strbuf_putc(out, '}');

@@ -178,7 +178,7 @@ static void put_stop(const struct answer *a, struct strbuf *out)
 static void put_number(const char *name, uint64_t n, struct strbuf *out)
 {
 	strbuf_puts(out, name);
-	jsonout_u64(out, n);
+	strbuf_put_u64(out, n);
 }
 
 /* input_tokens are those that were read anew: Anthropic counts cached ones apart. */

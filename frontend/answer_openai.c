@@ -16,7 +16,7 @@ void answer_openai_init(struct answer *a, const char *object)
 	strbuf_puts(out, ",\"object\":");
 	jsonout_text(out, object);
 	strbuf_puts(out, ",\"created\":");
-	jsonout_u64(out, (uint64_t)a->cfg.created);
+	strbuf_put_u64(out, (uint64_t)a->cfg.created);
 	strbuf_puts(out, ",\"model\":");
 	jsonout_text(out, a->model);
 	strbuf_puts(out, ",\"choices\":[");
@@ -30,11 +30,11 @@ void answer_openai_open(const struct answer *a, struct strbuf *out)
 static void put_counts(uint64_t n_prompt, uint64_t n_output, struct strbuf *out)
 {
 	strbuf_puts(out, ",\"usage\":{\"prompt_tokens\":");
-	jsonout_u64(out, n_prompt);
+	strbuf_put_u64(out, n_prompt);
 	strbuf_puts(out, ",\"completion_tokens\":");
-	jsonout_u64(out, n_output);
+	strbuf_put_u64(out, n_output);
 	strbuf_puts(out, ",\"total_tokens\":");
-	jsonout_u64(out, n_prompt + n_output);
+	strbuf_put_u64(out, n_prompt + n_output);
 }
 
 void answer_openai_close(const struct answer *a, const struct answer_choice *c, struct strbuf *out)
@@ -56,7 +56,7 @@ void answer_openai_end(const struct answer_choice *c, struct strbuf *out)
 	jsonout_text(out, end->finish);
 	strbuf_puts(out, ",\"stop_reason\":");
 	if (end->stop_text) jsonout_string(out, end->stop_text, end->stop_text_len);
-	else if (end->stop_id >= 0) jsonout_u64(out, (uint64_t)end->stop_id);
+	else if (end->stop_id >= 0) strbuf_put_u64(out, (uint64_t)end->stop_id);
 	else strbuf_puts(out, "null");
 }
 
@@ -77,11 +77,11 @@ void answer_openai_usage(const struct answer *a, const struct answer_usage *u, s
 {
 	put_counts(u->n_prompt, u->n_output, out);
 	strbuf_puts(out, ",\"prompt_tokens_details\":{\"cached_tokens\":");
-	jsonout_u64(out, u->n_cached);
+	strbuf_put_u64(out, u->n_cached);
 	strbuf_putc(out, '}');
 	if (a->cfg.has_reasoning) {
 		strbuf_puts(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":");
-		jsonout_u64(out, u->n_reasoning);
+		strbuf_put_u64(out, u->n_reasoning);
 		strbuf_putc(out, '}');
 	}
 	strbuf_putc(out, '}');

@@ -66,7 +66,7 @@ static void responses_release(struct answer *a)
 static void event_open(struct responses *s, const char *type, struct strbuf *out)
 {
 	strbuf_printf(out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":", type, type);
-	jsonout_u64(out, s->sequence++);
+	strbuf_put_u64(out, s->sequence++);
 }
 
 static void event_close(struct strbuf *out)

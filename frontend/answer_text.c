@@ -17,7 +17,7 @@ static void put_choice(struct answer *a, struct answer_choice *c, bool at_end, s
 	size_t i;
 
 	strbuf_puts(out, "{\"index\":");
-	jsonout_u64(out, c->index);
+	strbuf_put_u64(out, c->index);
 	strbuf_puts(out, ",\"text\":\"");
 	for (i = 0; i < c->said.n; i++) jsonout_escape(out, c->said.list[i].text.data, c->said.list[i].text.len);
 	pieces_reset(&c->said);

@@ -66,10 +66,10 @@ void api_version(struct api *a, struct http_request *r)
 /* Requests that run or wait, in vLLM's shape. */
 void api_load(struct api *a, struct http_request *r)
 {
-	double n = page_gauge_sum(a->page->frontends, a->page->n_frontends, GAUGE_live_requests);
+	double n = page_gauge_total(a->page, GAUGE_live_requests);
 
 	strbuf_puts(&a->scratch, "{\"server_load\":");
-	jsonout_u64(&a->scratch, (uint64_t)n);
+	strbuf_put_u64(&a->scratch, (uint64_t)n);
 	strbuf_putc(&a->scratch, '}');
 	api_answer_json(a, r);
 }

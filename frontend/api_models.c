@@ -9,11 +9,11 @@ static void put_model(const struct api *a, const char *name, struct strbuf *out)
 	strbuf_puts(out, "{\"id\":");
 	jsonout_text(out, name);
 	strbuf_puts(out, ",\"object\":\"model\",\"created\":");
-	jsonout_u64(out, (uint64_t)a->created);
+	strbuf_put_u64(out, (uint64_t)a->created);
 	strbuf_puts(out, ",\"owned_by\":\"sluice\",\"root\":");
 	jsonout_text(out, a->config->model);
 	strbuf_puts(out, ",\"parent\":null,\"max_model_len\":");
-	if (api_model_len(a)) jsonout_u64(out, api_model_len(a));
+	if (api_model_len(a)) strbuf_put_u64(out, api_model_len(a));
 	else strbuf_puts(out, "null"); /* while loading */
 	strbuf_puts(out, ",\"permission\":[]}");
 }

@@ -81,7 +81,7 @@ static void put_text(struct strbuf *out, const struct api *a, const char *text, 
 		if (*text == '\'') strbuf_putc(out, '"');
 		else if (*text == '$' && text[1] == '}') put_parameters(out, a, where);
 		else if (*text == '@') put_names(out, a);
-		else if (*text == '~') jsonout_u64(out, tokenizer_n_ids(a->tokenizer) - 1);
+		else if (*text == '~') strbuf_put_u64(out, tokenizer_n_ids(a->tokenizer) - 1);
 		else strbuf_putc(out, *text);
 	}
 }

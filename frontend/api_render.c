@@ -41,7 +41,7 @@ static void put_ids(struct strbuf *out, const char *name, const uint32_t *ids, s
 	strbuf_printf(out, "\"%s\":[", name);
 	for (i = 0; i < n; i++) {
 		if (i) strbuf_putc(out, ',');
-		jsonout_u64(out, ids[i]);
+		strbuf_put_u64(out, ids[i]);
 	}
 	strbuf_putc(out, ']');
 }

@@ -11,13 +11,13 @@ static void put_tokens(struct task *t, const struct token_vec *ids, bool strs)
 	size_t i, n;
 
 	strbuf_puts(out, "{\"count\":");
-	jsonout_u64(out, ids->len);
+	strbuf_put_u64(out, ids->len);
 	strbuf_puts(out, ",\"max_model_len\":");
-	jsonout_u64(out, t->len_max);
+	strbuf_put_u64(out, t->len_max);
 	strbuf_puts(out, ",\"tokens\":[");
 	for (i = 0; i < ids->len; i++) {
 		if (i) strbuf_putc(out, ',');
-		jsonout_u64(out, ids->ids[i]);
+		strbuf_put_u64(out, ids->ids[i]);
 	}
 	strbuf_puts(out, "],\"token_strs\":");
 	if (strs) strbuf_putc(out, '[');

@@ -87,7 +87,7 @@ void apierr_render(const struct apierr *e, struct strbuf *out)
 	strbuf_puts(out, ",\"param\":");
 	jsonout_text(out, e->param[0] ? e->param : NULL);
 	strbuf_puts(out, ",\"code\":");
-	jsonout_u64(out, (uint64_t)e->status);
+	strbuf_put_u64(out, (uint64_t)e->status);
 	strbuf_puts(out, "}}");
 }
 

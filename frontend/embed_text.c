@@ -11,7 +11,7 @@ void embed_text_begin(struct strbuf *out, const char *id, const char *model, int
 	strbuf_puts(out, "{\"id\":");
 	jsonout_text(out, id);
 	strbuf_puts(out, ",\"object\":\"list\",\"created\":");
-	jsonout_u64(out, (uint64_t)created);
+	strbuf_put_u64(out, (uint64_t)created);
 	strbuf_puts(out, ",\"model\":");
 	jsonout_text(out, model);
 	strbuf_puts(out, ",\"data\":[");
@@ -48,7 +48,7 @@ void embed_text_vector(struct strbuf *out, size_t ix, struct embed_vector *v, bo
 
 	vector_normalize(v);
 	strbuf_puts(out, ix ? ",{\"index\":" : "{\"index\":");
-	jsonout_u64(out, ix);
+	strbuf_put_u64(out, ix);
 	strbuf_puts(out, ",\"object\":\"embedding\",\"embedding\":");
 	strbuf_putc(out, is_base64 ? '"' : '[');
 	if (is_base64) put_base64(out, (const unsigned char *)v->values, v->n * sizeof(*v->values));
@@ -62,8 +62,8 @@ void embed_text_vector(struct strbuf *out, size_t ix, struct embed_vector *v, bo
 void embed_text_end(struct strbuf *out, uint64_t n_tokens)
 {
 	strbuf_puts(out, "],\"usage\":{\"prompt_tokens\":");
-	jsonout_u64(out, n_tokens);
+	strbuf_put_u64(out, n_tokens);
 	strbuf_puts(out, ",\"total_tokens\":");
-	jsonout_u64(out, n_tokens);
+	strbuf_put_u64(out, n_tokens);
 	strbuf_puts(out, ",\"completion_tokens\":0,\"prompt_tokens_details\":null}}");
 }

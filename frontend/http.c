@@ -135,7 +135,7 @@ static void http_head(struct http_request *r, int status, const char *content_ty
 	conn_answer_begins(r->conn, status);
 	strbuf_reserve(o, HTTP_ANSWER_BYTES);
 	strbuf_puts(o, "HTTP/1.1 ");
-	jsonout_u64(o, (uint64_t)status);
+	strbuf_put_u64(o, (uint64_t)status);
 	strbuf_putc(o, ' ');
 	strbuf_puts(o, http_status_text(status));
 	strbuf_puts(o, "\r\nDate: ");
@@ -167,7 +167,7 @@ void http_answer(struct http_request *r, int status, const char *content_type, c
 	http_head(r, status, content_type, extra);
 	if (status != 204) {
 		strbuf_puts(o, "Content-Length: ");
-		jsonout_u64(o, len);
+		strbuf_put_u64(o, len);
 		strbuf_puts(o, "\r\n");
 	}
 	strbuf_puts(o, "\r\n");

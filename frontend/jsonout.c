@@ -70,18 +70,6 @@ void jsonout_text(struct strbuf *out, const char *s)
 	else strbuf_puts(out, "null");
 }
 
-void jsonout_u64(struct strbuf *out, uint64_t v)
-{
-	char buf[20];
-	size_t n = sizeof(buf);
-
-	do {
-		buf[--n] = (char)('0' + v % 10);
-		v /= 10;
-	} while (v);
-	strbuf_append(out, buf + n, sizeof(buf) - n);
-}
-
 void jsonout_f32(struct strbuf *out, float v)
 {
 	char buf[32];

@@ -10,7 +10,6 @@ void jsonout_escape(struct strbuf *out, const char *s, size_t len);
 /* The same with quotes around it. */
 void jsonout_string(struct strbuf *out, const char *s, size_t len);
 void jsonout_text(struct strbuf *out, const char *s); /* terminated; NULL writes null */
-void jsonout_u64(struct strbuf *out, uint64_t v);
 /* Shortest of %.9g; what is not a finite number becomes -9999.0, vLLM's stand-in for a probability of 0. */
 void jsonout_f32(struct strbuf *out, float v);
 

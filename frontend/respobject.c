@@ -79,7 +79,7 @@ static void put_error(const struct apierr *e, struct strbuf *out)
 static void put_number(const char *name, uint64_t n, struct strbuf *out)
 {
 	strbuf_puts(out, name);
-	jsonout_u64(out, n);
+	strbuf_put_u64(out, n);
 }
 
 static void put_usage(const struct answer_usage *u, struct strbuf *out)

@@ -40,7 +40,7 @@ static void put_int(struct strbuf *out, const char *key, uint64_t v)
 {
 	put_key(out, key, "intValue");
 	strbuf_putc(out, '"');
-	jsonout_u64(out, v);
+	strbuf_put_u64(out, v);
 	strbuf_puts(out, "\"}}");
 }
 

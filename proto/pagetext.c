@@ -9,21 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-static void put_u64(struct strbuf *out, uint64_t v)
-{
-	char buf[20];
-	size_t at = sizeof(buf);
-
-	do {
-		buf[--at] = (char)('0' + v % 10);
-		v /= 10;
-	} while (v);
-	strbuf_append(out, buf + at, sizeof(buf) - at);
-}
-
 static void put_double(struct strbuf *out, double v)
 {
-	if (v >= 0 && v < 1e15 && v == floor(v)) put_u64(out, (uint64_t)v);
+	if (v >= 0 && v < 1e15 && v == floor(v)) strbuf_put_u64(out, (uint64_t)v);
 	else strbuf_printf(out, "%.9g", v);
 }
 
@@ -60,7 +48,7 @@ static void put_series(struct strbuf *out, const char *name, const char *suffix,
 
 static void put_line_u64(struct strbuf *out, uint64_t v)
 {
-	put_u64(out, v);
+	strbuf_put_u64(out, v);
 	strbuf_putc(out, '\n');
 }
 
@@ -118,11 +106,10 @@ static void put_slot(struct strbuf *out, const char *name, const char *kind, uin
 		strbuf_puts(out, "\",");
 	}
 	strbuf_puts(out, "index=\"");
-	put_u64(out, index);
+	strbuf_put_u64(out, index);
 	strbuf_puts(out, "\"} ");
 }
 
-/* Of those that are there: a frontend that has left for good is no process that is down. */
 /* From the governor itself: sums of what frontends publish at different moments could show more than there ever was. */
 static void render_admitted(const struct page *p, const char *labels, struct strbuf *out)
 {
@@ -135,11 +122,11 @@ static void render_admitted(const struct page *p, const char *labels, struct str
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		put_head(out, rows[i].name, rows[i].help, "gauge");
 		put_series(out, rows[i].name, "", labels, "", NULL);
-		put_u64(out, governor_count(&p->governor, GOVERNOR_MESH, rows[i].what));
-		strbuf_putc(out, '\n');
+		put_line_u64(out, governor_count(&p->governor, GOVERNOR_MESH, rows[i].what));
 	}
 }
 
+/* Of those that are there: a frontend that has left for good is no process that is down. */
 static void render_processes(const struct page *p, struct strbuf *out)
 {
 	static const struct {

@@ -9,8 +9,6 @@
 #include "sluice/program.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +17,6 @@
 
 #define MEMORY_ANSWER_MAX (8 * KIB)
 #define MEMORY_ARGS_MAX   256 /* above the number of options */
-
-extern char **environ;
 
 struct memory_field {
 	const char *name;
@@ -93,21 +89,12 @@ static int memory_read(int fd, pid_t pid, char *text, int *status, struct errbuf
 
 static int memory_spawn(const char *program, char *const *argv, char *text, struct errbuf *err)
 {
-	posix_spawn_file_actions_t actions;
-	int fds[2], status = 0, rc;
+	int fd, status = 0, rc;
 	pid_t pid;
 
-	if (pipe2(fds, O_CLOEXEC) != 0) return err_set(err, ST_IO, "no pipe: %s", strerror(errno));
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-	rc = posix_spawn(&pid, program, &actions, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	close(fds[1]);
-	if (rc != 0) {
-		close(fds[0]);
-		return err_set(err, ST_IO, "cannot start %s: %s", program, strerror(rc));
-	}
-	rc = memory_read(fds[0], pid, text, &status, err);
+	rc = program_start(program, argv, &pid, &fd, err);
+	if (rc != ST_OK) return rc;
+	rc = memory_read(fd, pid, text, &status, err);
 	if (rc == ST_OK && WIFSIGNALED(status))
 		return err_set(err, ST_IO, "the worker that was asked for its plan was ended by signal %d (%s)",
 			       WTERMSIG(status), strsignal(WTERMSIG(status)));

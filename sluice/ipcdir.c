@@ -51,7 +51,7 @@ static bool ipcdir_is_stale(const char *path)
 	return stale;
 }
 
-static void ipcdir_remove_stale(const char *base)
+void ipcdir_each(const char *base, void (*visit)(void *ctx, const char *path), void *ctx)
 {
 	DIR *d = opendir(base);
 	struct dirent *e;
@@ -61,12 +61,16 @@ static void ipcdir_remove_stale(const char *base)
 		char path[512];
 
 		if (strncmp(e->d_name, IPCDIR_PREFIX, strlen(IPCDIR_PREFIX)) != 0) continue;
-		if (snprintf(path, sizeof(path), "%s/%s", base, e->d_name) >= (int)sizeof(path)) continue;
-		if (!ipcdir_is_stale(path)) continue;
-		log_info("removing %s, left by a supervisor that is gone", path);
-		ipcdir_remove(path);
+		if (snprintf(path, sizeof(path), "%s/%s", base, e->d_name) < (int)sizeof(path)) visit(ctx, path);
 	}
 	closedir(d);
+}
+
+static void ipcdir_remove_stale(void *ctx, const char *path)
+{
+	if (!ipcdir_is_stale(path)) return;
+	log_info("removing %s, left by a supervisor that is gone", path);
+	ipcdir_remove(path);
 }
 
 /* Waits for the supervisor's end in a process of its own. It keeps nothing but the pipe and the standard descriptors. */
@@ -147,7 +151,7 @@ int ipcdir_open(struct ipcdir *d, const char *base, struct errbuf *err)
 			       "folder %s has a path of %zu bytes, too long for sockets in it (%d at most); set --ipc-dir to a shorter one",
 			       base, strlen(base),
 			       IPCDIR_SOCKET_PATH_MAX - IPCDIR_SOCKET_NAME_MAX - (int)strlen("/" IPCDIR_PREFIX "XXXXXX"));
-	ipcdir_remove_stale(base);
+	ipcdir_each(base, ipcdir_remove_stale, NULL);
 	snprintf(d->path, sizeof(d->path), "%s/" IPCDIR_PREFIX "XXXXXX", base);
 	if (!mkdtemp(d->path))
 		return err_set(err, ST_IO, "cannot make a folder for sockets in %s: %s; set --ipc-dir", base, strerror(errno));

@@ -24,6 +24,8 @@ int ipcdir_open(struct ipcdir *d, const char *base, struct errbuf *err) MUST_CHE
 /* Where folders of this user's meshes may lie, whatever environment they were started with: the base alone when it is not "". The texts
  * are borrowed. */
 size_t ipcdir_bases(const char *base, const char *out[IPCDIR_BASES_MAX]);
+/* Calls visit with the path of everything in a base that has such a folder's name. */
+void ipcdir_each(const char *base, void (*visit)(void *ctx, const char *path), void *ctx);
 /* Removes the folder and ends the janitor. */
 void ipcdir_close(struct ipcdir *d);
 

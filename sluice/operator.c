@@ -5,7 +5,6 @@
 #include "sluice/control.h"
 #include "sluice/ipcdir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -166,8 +165,9 @@ struct found {
 	uint32_t n_silent; /* folders of this user whose mesh does not say who it is */
 };
 
-static void look_at(struct found *f, const char *folder)
+static void look_at(void *ctx, const char *folder)
 {
+	struct found *f = ctx;
 	struct stat st;
 	int rc;
 
@@ -182,21 +182,6 @@ static void look_at(struct found *f, const char *folder)
 		return;
 	}
 	f->n++;
-}
-
-static void look_in(struct found *f, const char *base)
-{
-	DIR *d = opendir(base);
-	struct dirent *e;
-
-	if (!d) return;
-	while ((e = readdir(d))) {
-		char folder[512];
-
-		if (strncmp(e->d_name, IPCDIR_PREFIX, strlen(IPCDIR_PREFIX)) != 0) continue;
-		if (snprintf(folder, sizeof(folder), "%s/%s", base, e->d_name) < (int)sizeof(folder)) look_at(f, folder);
-	}
-	closedir(d);
 }
 
 static int none_found(const struct found *f, const char *ipc_dir, struct errbuf *err)
@@ -228,7 +213,7 @@ int operator_open(struct operator *o, const struct operator_where *w, struct err
 	char say[64];
 	int rc = ST_OK;
 
-	for (size_t i = 0; i < n_bases; i++) look_in(&f, bases[i]);
+	for (size_t i = 0; i < n_bases; i++) ipcdir_each(bases[i], look_at, &f);
 	for (chosen = 0; w->pid && chosen < f.n && f.meshes[chosen].pid != w->pid; chosen++) continue;
 	if (f.n == 0) {
 		rc = none_found(&f, ipc_dir, err);

@@ -58,25 +58,32 @@ static int read_line(int fd, char *out, size_t cap)
 	}
 }
 
-static int run_fit(char *path, char *out, size_t cap, int *status, struct errbuf *err)
+int program_start(const char *path, char *const *argv, pid_t *pid, int *out, struct errbuf *err)
 {
-	char *argv[] = {path, (char[]){BOOT_FIT_FLAG}, NULL};
 	posix_spawn_file_actions_t actions;
 	int fds[2], rc;
-	pid_t pid;
 
 	if (pipe2(fds, O_CLOEXEC) != 0) return err_set(err, ST_IO, "no pipe: %s", strerror(errno));
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-	rc = posix_spawn(&pid, path, &actions, NULL, argv, environ);
+	rc = posix_spawn(pid, path, &actions, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	close(fds[1]);
-	if (rc != 0) {
-		close(fds[0]);
-		return err_set(err, ST_IO, "%s cannot be started: %s", path, strerror(rc));
-	}
-	rc = read_line(fds[0], out, cap);
+	*out = fds[0];
+	if (rc == 0) return ST_OK;
 	close(fds[0]);
+	return err_set(err, ST_IO, "cannot start %s: %s", path, strerror(rc));
+}
+
+static int run_fit(char *path, char *out, size_t cap, int *status, struct errbuf *err)
+{
+	char *argv[] = {path, (char[]){BOOT_FIT_FLAG}, NULL};
+	pid_t pid;
+	int fd, rc = program_start(path, argv, &pid, &fd, err);
+
+	if (rc != ST_OK) return rc;
+	rc = read_line(fd, out, cap);
+	close(fd);
 	if (rc != ST_OK) kill(pid, SIGKILL);
 	while (waitpid(pid, status, 0) < 0 && errno == EINTR) continue;
 	return rc == ST_OK ? ST_OK : err_set(err, rc, "%s did not say within %d s which version it is", path, PROGRAM_FIT_MS / 1000);
