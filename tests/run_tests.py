@@ -249,7 +249,7 @@ def main():
     p.add_argument("--jobs", type=int, default=max(1, min(2, os.cpu_count() or 1)))
     sub = p.add_subparsers(dest="what", required=True)
     s = sub.add_parser("programs")
-    s.add_argument("--timeout", type=float, default=300)
+    s.add_argument("--timeout", type=float, default=600)
     s.add_argument("paths", nargs="*")
     s = sub.add_parser("command")
     s.add_argument("--timeout", type=float, default=900)

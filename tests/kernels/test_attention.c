@@ -3,6 +3,13 @@
  * the threads are. */
 #include "tests/kernels/attn_check.h"
 
+/* How many cases of its kind are made at random; a fourth with sanitizers. */
+#ifdef SLUICE_SAN
+#define SEEDS(n) ((n) / 4)
+#else
+#define SEEDS(n) (n)
+#endif
+
 static struct rig_level levels[KLEVEL_COUNT];
 static uint32_t n_levels;
 
@@ -56,7 +63,7 @@ static void expect_all_levels(const struct attn_case *c, uint64_t seed)
 
 static void every_variant_gives_what_its_formula_says(void **state)
 {
-	for (uint64_t seed = 1; seed <= 150; seed++) {
+	for (uint64_t seed = 1; seed <= SEEDS(150); seed++) {
 		struct attn_case c = attn_case_new(seed);
 
 		expect_all_levels(&c, seed);
@@ -97,7 +104,7 @@ static void shapes_of_published_models_agree_with_the_formula(void **state)
 
 static void bits_depend_neither_on_chunks_nor_on_company_nor_on_threads(void **state)
 {
-	for (uint64_t seed = 1; seed <= 150; seed++) {
+	for (uint64_t seed = 1; seed <= SEEDS(150); seed++) {
 		struct attn_case c = attn_case_new(seed);
 
 		for (uint32_t l = 0; l < n_levels; l++) {
@@ -149,7 +156,7 @@ static void expect_nan(const struct attn_case *c, const float *got, const float 
 
 static void a_nan_reaches_those_who_see_it_and_nobody_else(void **state)
 {
-	for (uint64_t seed = 1; seed <= 60; seed++) {
+	for (uint64_t seed = 1; seed <= SEEDS(60); seed++) {
 		struct attn_case c = attn_case_new(seed);
 		struct rig_rng r = {seed};
 		uint32_t at = rig_u32(&r) % c.lens[0], d = rig_u32(&r) % (seed & 1 ? c.kv.k_dim : c.kv.v_dim),
