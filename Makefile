@@ -54,6 +54,13 @@ CFLAGS_BASE += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover
 LDFLAGS += -fsanitize=address,undefined
 endif
 LIBS := $(PKG_LIBS) $(LLHTTP_LIBS) -lm
+# What allocates for each request does it with mimalloc; sanitizers bring their own.
+ifeq ($(SAN),)
+MALLOC := -Wl,--no-as-needed -lmimalloc -Wl,--as-needed
+LIBS_main_sluice-frontend := $(MALLOC)
+LIBS_main_sluice-executor := $(MALLOC)
+LIBS_main_sluice-worker-null := $(MALLOC)
+endif
 
 # One archive a folder; a program is its folder's main_*.c linked with the archives.
 FOLDERS := common model proto kernels frontend executor worker sluice
@@ -104,7 +111,7 @@ define PROGRAM_RULE
 $(B)/bin/$(patsubst main_%,%,$(basename $(notdir $(1)))): $(B)/obj/$(1:.c=.o) $(LIB)
 	@mkdir -p $$(@D)
 	@echo "  LD $$@"
-	@$(CC) $(LDFLAGS) -o $$@ $$^ $(LIBS)
+	@$(CC) $(LDFLAGS) -o $$@ $$^ $$(LIBS_$(notdir $(basename $(1)))) $(LIBS)
 endef
 $(foreach m,$(MAINS),$(eval $(call PROGRAM_RULE,$(m))))
 

@@ -1,6 +1,9 @@
 /* utf8.c - see utf8.h. */
 #include "common/utf8.h"
 
+#include <stdint.h>
+#include <string.h>
+
 static bool is_tail(unsigned char c)
 {
 	return (c & 0xC0) == 0x80;
@@ -44,8 +47,16 @@ size_t utf8_valid_len(const char *s, size_t len)
 	bool cut;
 
 	while (i < len) {
+		uint64_t eight;
 		int n;
 
+		if (len - i >= sizeof(eight)) {
+			memcpy(&eight, s + i, sizeof(eight));
+			if ((eight & 0x8080808080808080) == 0) {
+				i += sizeof(eight);
+				continue;
+			}
+		}
 		if ((unsigned char)s[i] < 0x80) {
 			i++;
 			continue;

@@ -26,6 +26,7 @@ struct conn {
 	enum conn_state state;
 	bool in_request;   /* READING: some bytes of a request are here */
 	bool in_head;
+	size_t name_at; /* in req.head: where the header name that is being read begins */
 	bool eof;
 	bool linger;       /* unread bytes may be under way when the connection ends */
 	bool is_shut;
@@ -150,7 +151,7 @@ static int on_url_complete(llhttp_t *p)
 	struct conn *c = p->data;
 	int rc = conn_head_append(c, "", 1);
 
-	c->req.fields_at = c->req.head.len;
+	c->req.fields_at = c->name_at = c->req.head.len;
 	return rc;
 }
 
@@ -179,8 +180,10 @@ static int on_header_part_complete(llhttp_t *p)
 	struct conn *c = p->data;
 
 	if (!c->in_head) return 0;
-	c->req.n_fields++;
-	return conn_head_append(c, "", 1);
+	if (conn_head_append(c, "", 1)) return HPE_USER;
+	if (c->req.n_fields++ % 2 == 0) http_name_ends(&c->req, c->name_at);
+	else c->name_at = c->req.head.len;
+	return 0;
 }
 
 static enum http_method conn_method(uint8_t m)

@@ -48,12 +48,24 @@ int http_request_target(struct http_request *r)
 	return ST_OK;
 }
 
+static uint64_t http_name_bit(const char *name, size_t len)
+{
+	return 1ull << (((unsigned char)name[0] * 7u + (unsigned)len) & 63);
+}
+
+void http_name_ends(struct http_request *r, size_t from)
+{
+	r->names |= http_name_bit(r->head.data + from, r->head.len - 1 - from);
+}
+
 const char *http_header(const struct http_request *r, const char *name, uint32_t *n)
 {
 	const char *p = r->head.data, *found = NULL;
 	uint32_t i, count = 0;
 
-	if (p) p += r->fields_at;
+	if (n) *n = 0;
+	if (!(r->names & http_name_bit(name, strlen(name)))) return NULL;
+	p += r->fields_at;
 	for (i = 0; i + 1 < r->n_fields; i += 2) {
 		const char *value = p + strlen(p) + 1;
 

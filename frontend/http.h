@@ -34,6 +34,7 @@ struct http_request {
 	bool keep_alive;     /* as the client wants it */
 	struct strbuf head;  /* target, then name, value, name, value ...; each ended by a zero byte; names in lower case */
 	size_t fields_at;    /* where the names begin in head */
+	uint64_t names;      /* a bit each for a name's first letter and length: most questions are for what is not there */
 	uint32_t n_fields;   /* names and values, together */
 	struct strbuf body;
 	const char *path;    /* in head; without query */
@@ -58,6 +59,9 @@ struct http_request {
 
 /* Bytes waiting on one connection above which a stream should add nothing (http_stream_has_room). */
 #define HTTP_STREAM_HIGH (256 * KIB)
+
+/* The parser: the name that begins at `from` of r->head has just been ended by its zero byte. */
+void http_name_ends(struct http_request *r, size_t from);
 
 void http_request_init(struct http_request *r, struct conn *c, size_t head_max, size_t body_max);
 void http_request_release(struct http_request *r);

@@ -15,10 +15,8 @@ struct jsonkeys {
 	uint64_t has[4]; /* a bit each for the ends and the length of a key */
 };
 
-static inline unsigned jsonkeys_bit(const char *name)
+static inline unsigned jsonkeys_bit(const char *name, size_t n)
 {
-	size_t n = strlen(name);
-
 	return n ? ((unsigned char)name[0] * 31u + (unsigned char)name[n - 1] * 7u + (unsigned)n) & 255 : 0;
 }
 
@@ -28,13 +26,18 @@ static inline void jsonkeys_init(struct jsonkeys *k, const json_t *object)
 	json_t *value;
 
 	*k = (struct jsonkeys){.object = object};
-	json_object_foreach((json_t *)object, key, value) k->has[jsonkeys_bit(key) / 64] |= 1ull << (jsonkeys_bit(key) % 64);
+	json_object_foreach((json_t *)object, key, value)
+	{
+		unsigned bit = jsonkeys_bit(key, strlen(key));
+
+		k->has[bit / 64] |= 1ull << (bit % 64);
+	}
 }
 
-/* NULL when the object does not have it. */
-static inline json_t *jsonkeys_get(const struct jsonkeys *k, const char *name)
+/* NULL when the object does not have it. The name has n bytes. */
+static inline json_t *jsonkeys_get(const struct jsonkeys *k, const char *name, size_t n)
 {
-	unsigned bit = jsonkeys_bit(name);
+	unsigned bit = jsonkeys_bit(name, n);
 
 	return k->has[bit / 64] >> (bit % 64) & 1 ? json_object_get(k->object, name) : NULL;
 }

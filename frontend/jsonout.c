@@ -2,6 +2,7 @@
 #include "frontend/jsonout.h"
 
 #include "common/utf8.h"
+#include "frontend/jsonplain.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void escape_control(struct strbuf *out, unsigned char c)
 
 void jsonout_escape(struct strbuf *out, const char *s, size_t len)
 {
-	size_t i = 0, start = 0;
+	size_t i = jsonplain_len(s, len), start = 0;
 	bool cut;
 	int n;
 

@@ -3,6 +3,7 @@
 
 #include "common/mem.h"
 #include "common/utf8.h"
+#include "frontend/jsonplain.h"
 
 #include <math.h>
 #include <string.h>
@@ -84,7 +85,7 @@ static int read_escape(struct jsonquick *q, char *out)
 /* Bytes from p that stand for themselves: no quote, backslash or control character. */
 static size_t plain_len(const char *p, const char *end)
 {
-	const char *s = p;
+	const char *s = p + jsonplain_len(p, (size_t)(end - p));
 
 	while (s < end && (unsigned char)*s >= 0x20 && *s != '"' && *s != '\\') s++;
 	return (size_t)(s - p);
