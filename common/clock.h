@@ -24,7 +24,7 @@ static inline uint64_t clock_thread_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* Sleeps until clock_now_ns() is `at`; not at all when it has passed. */
+/* Sleeps until clock_now_ns() is `at`; returns soon when it has passed, after a system call. */
 static inline void clock_sleep_until(uint64_t at)
 {
 	const struct timespec ts = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};

@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/pace.h"
 #include "common/ring.h"
 #include "common/zsock.h"
 #include "executor/bringup.h"
@@ -22,7 +23,6 @@
 
 #define EDGE_MEASURED_SEQS 256  /* running: every pass is measured */
 #define EDGE_MEASURED_PASSES 16 /* else one of so many; passes do not come in such a rhythm */
-#define EDGE_HEARTBEAT_MS 500 /* but an eighth of --heartbeat-timeout at most */
 #define EDGE_FIRST_STEP_TOKENS 32 /* some streams' last tokens with what came before; nearly as long as a decode */
 #define EDGE_SYNC_NS (500 * NS_PER_MS)
 #define EDGE_SYNC_IDLE_NS (2 * NS_PER_S) /* but half of --heartbeat-timeout at most */
@@ -65,6 +65,7 @@ struct edge {
 	uint64_t lap_ns;
 	uint32_t lap_weight; /* 0: this pass is not measured */
 	uint64_t n_passes;
+	struct pace pace;
 	struct edge_spent spent, spent_shown;
 	bool serving, said_sizes;
 	int exit_code;
@@ -420,7 +421,13 @@ static void edge_pass(struct edge *e)
 
 static void on_edge_pass(uv_check_t *h)
 {
-	edge_pass(h->data);
+	struct edge *e = h->data;
+	uint64_t now, next;
+
+	edge_pass(e);
+	now = clock_now_ns();
+	next = pace_pass(&e->pace, now);
+	if (next > now) clock_sleep_until(next);
 }
 
 static void on_edge_heartbeat(uv_timer_t *t)
@@ -515,7 +522,7 @@ int edge_run(struct boot *boot)
 	struct edge *e = mem_new(struct edge);
 	struct errbuf err = {{0}};
 	int exit_code;
-	uint64_t heartbeat_ms = min_u64(EDGE_HEARTBEAT_MS, boot->config.heartbeat_timeout / 8 / NS_PER_MS);
+	uint64_t heartbeat_ms = page_beat_ns(boot->config.heartbeat_timeout) / NS_PER_MS;
 
 	e->boot = boot;
 	e->n_ranks = boot->page->n_workers;

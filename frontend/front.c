@@ -12,6 +12,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/mem.h"
+#include "common/pace.h"
 #include "frontend/api.h"
 #include "frontend/chat.h"
 #include "frontend/chatfile.h"
@@ -33,8 +34,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define FRONT_HEARTBEAT_MS FRONT_TICK_MS /* one waking for both; half of the shortest --heartbeat-timeout */
-#define FRONT_TICK_MS 250          /* connections' timeouts */
 #define FRONT_HELLO_NS (200 * NS_PER_MS)
 #define FRONT_CUT_NS (NS_PER_S)    /* at the end of a drain: for error events to reach their clients */
 #define FRONT_FD_RESERVE 64        /* descriptors for all that is no connection */
@@ -59,6 +58,7 @@ struct front {
 	uint64_t ticked_ns;
 	bool flushed;     /* no connection waits for the next pass */
 	uint64_t used_ns; /* processor time at the end of the last pass */
+	struct pace pace;
 	uint64_t arrived_ns;  /* of this pass's first message; 0: none came */
 	uint64_t n_delivered; /* tokens, up to the last pass */
 	bool draining, cut, retiring;
@@ -317,8 +317,14 @@ static void front_measure(struct front *f)
 
 static void on_pass(uv_prepare_t *p)
 {
-	front_pass(p->data);
-	front_measure(p->data);
+	struct front *f = p->data;
+	uint64_t now, next;
+
+	front_pass(f);
+	front_measure(f);
+	now = clock_now_ns();
+	next = pace_pass(&f->pace, now);
+	if (next > now) clock_sleep_until(next);
 }
 
 static void on_heartbeat(uv_timer_t *t)
@@ -493,6 +499,12 @@ static void front_host(struct front *f)
 	};
 }
 
+/* Of the heartbeat and of connections' timeouts: one waking for both. */
+static uint32_t front_tick_ms(const struct front *f)
+{
+	return (uint32_t)(page_beat_ns(f->boot->config.heartbeat_timeout) / NS_PER_MS);
+}
+
 static void front_lives(struct front *f)
 {
 	struct lives_config cfg = {
@@ -527,7 +539,7 @@ static int front_open(struct front *f, struct errbuf *err)
 	rc = lane_open(&f->lane, f->boot, &f->loop, &events, err);
 	if (rc != ST_OK) return rc;
 	lives_on_epoch(f->lives, f->boot->epoch, clock_now_ns());
-	rc = tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, connections_max, FRONT_TICK_MS, err);
+	rc = tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, connections_max, front_tick_ms(f), err);
 	if (rc != ST_OK) return rc;
 	tcp_use_tls(f->tcp, f->tls);
 	return siblings_open(&f->siblings, f->boot, &f->loop, f->tcp, connections_max, CHILD_FD_INBOX, err);
@@ -590,7 +602,7 @@ int front_run(struct boot *boot)
 		return EXIT_FAILED; /* the process ends: the system frees what is half open */
 	}
 	CHECK(uv_poll_start(&f->control, UV_READABLE, on_control) == 0);
-	uv_timer_start(&f->heartbeat, on_heartbeat, FRONT_HEARTBEAT_MS, FRONT_HEARTBEAT_MS);
+	uv_timer_start(&f->heartbeat, on_heartbeat, front_tick_ms(f), front_tick_ms(f));
 	uv_prepare_start(&f->pass, on_pass);
 	f->used_ns = clock_thread_ns();
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, clock_now_ns(), memory_order_relaxed);

@@ -46,6 +46,14 @@ struct page_hist {
 	_Atomic uint64_t sum_bits; /* a double's bits */
 };
 
+/* How often an idle process shows that it lives: no need to wake oftener, and each waking costs. An eighth of --heartbeat-timeout. */
+#define PAGE_BEAT_NS (500 * NS_PER_MS)
+
+static inline uint64_t page_beat_ns(uint64_t heartbeat_timeout)
+{
+	return min_u64(PAGE_BEAT_NS, heartbeat_timeout / 8);
+}
+
 struct page_slot {
 	_Atomic uint32_t state;       /* enum page_state */
 	_Atomic uint32_t pid;

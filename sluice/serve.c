@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define TICK_MS 100             /* heartbeat, restart delays, progress */
-#define TICK_CALM_MS 500        /* while everybody serves, where --heartbeat-timeout is TICK_CALM_FACTOR times that */
+#define TICK_CALM_MS 1000       /* while everybody serves, where --heartbeat-timeout is TICK_CALM_FACTOR times that */
 #define TICK_CALM_FACTOR 8
 #define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
 #define PROGRESS_WIDTH 40

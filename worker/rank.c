@@ -12,6 +12,7 @@
 
 #define RANK_SPIN_NS \
 	(30 * NS_PER_US) /* the next step is usually there already; a sleep and its wake-up cost about 50 us */
+#define RANK_CALM 20 /* so many looks without work */
 #define RANK_LOOK_NS  (250 * NS_PER_MS) /* half of the shortest --heartbeat-timeout; how often a rank shows that it lives and asks whether to go on */
 #define RANK_RETRY_NS (200 * NS_PER_US) /* reply ring full: its reader is behind, or dead */
 
@@ -375,10 +376,13 @@ int rank_pass(struct rank *r, uint64_t timeout_ns)
 
 int rank_run(struct rank *r)
 {
+	uint64_t calm_ns = max_u64(RANK_LOOK_NS, r->io.calm_look_ns);
+	uint32_t n_idle = 0;
 	int rc = ST_OK;
 
 	while (rank_may_go_on(r, clock_now_ns())) {
-		rc = rank_pass(r, RANK_LOOK_NS);
+		rc = rank_pass(r, n_idle < RANK_CALM ? RANK_LOOK_NS : calm_ns);
+		n_idle = rc == ST_TIMEOUT ? min_u32(n_idle + 1, RANK_CALM) : 0;
 		if (rc == ST_DEVICE || rc == ST_CORRUPT) return rc;
 	}
 	return ST_OK;

@@ -18,6 +18,7 @@ struct rank_io {
 	struct ring *replies; /* attached as writer */
 	int event_fd;         /* eventfd of the reply ring; -1: none */
 	uint32_t rank;
+	uint64_t calm_look_ns;        /* how often it shows that it lives after a time without work; 0: as ever */
 	struct page_slot *slot;       /* NULL: none */
 	bool (*may_go_on)(void *ctx); /* asked now and then; false ends rank_run(). NULL: always */
 	void (*on_ready)(void *ctx);  /* the first time that steps can be taken; may be NULL */
