@@ -1,6 +1,6 @@
-/* core_impl.h - what the files of the executor's core share: core.c (events, the step results), admit.c (submits), expiry.c (queue
- * timeouts), sched.c (what runs in the next step), hold.c (who holds which blocks), route.c (what goes to the frontends), suspect.c
- * (quarantine). Nobody else includes it. */
+/* core_impl.h - what the files of the executor's core share: core.c (events), admit.c (submits), expiry.c (queue timeouts), sched.c (what
+ * runs in the next step), taken.c (what its results give), hold.c (who holds which blocks), route.c (what goes to the frontends),
+ * suspect.c (quarantine). Nobody else includes it. */
 #ifndef SLUICE_CORE_IMPL_H
 #define SLUICE_CORE_IMPL_H
 
@@ -338,8 +338,7 @@ static inline void route_dirty(struct seq *s)
 
 	l->rows_at = 0;
 	if (s->dirty_at) return;
-	mem_reserve(l->dirty, l->dirty_cap, (size_t)l->n_dirty + 1);
-	l->dirty[l->n_dirty++] = s;
+	l->dirty[l->n_dirty++] = s; /* each of the lane has its place */
 	s->dirty_at = l->n_dirty;
 }
 
