@@ -56,7 +56,7 @@ static int child_take_fd(struct msghdr *h)
 	return first;
 }
 
-int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed)
+static int child_receive_how(int fd, void *buf, size_t cap, size_t *len, int *passed, int how)
 {
 	char control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
 	struct iovec io = {buf, cap};
@@ -65,7 +65,7 @@ int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed)
 
 	*passed = -1;
 	do {
-		n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		n = recvmsg(fd, &h, how | MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return ST_AGAIN;
 	if (n < 0) return errno == ECONNRESET ? ST_CLOSED : ST_IO;
@@ -75,6 +75,16 @@ int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed)
 	if (*passed >= 0) close(*passed); /* empty datagrams can carry one, too */
 	*passed = -1;
 	return n > 0 ? ST_LIMIT : ST_CLOSED;
+}
+
+int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed)
+{
+	return child_receive_how(fd, buf, cap, len, passed, MSG_DONTWAIT);
+}
+
+int child_await_fd(int fd, void *buf, size_t cap, size_t *len, int *passed)
+{
+	return child_receive_how(fd, buf, cap, len, passed, 0);
 }
 
 int child_receive(int fd, void *buf, size_t cap, size_t *len, int timeout_ms)

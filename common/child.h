@@ -45,6 +45,8 @@ int child_receive(int fd, void *buf, size_t cap, size_t *len, int timeout_ms) MU
 /* Likewise, not waiting; a descriptor that came with the packet is given to the caller in *passed (close-on-exec), else -1. Further
  * ones are closed. */
 int child_receive_fd(int fd, void *buf, size_t cap, size_t *len, int *passed) MUST_CHECK;
+/* The same, waiting as long as the socket does (SO_RCVTIMEO): ST_AGAIN when nothing came. */
+int child_await_fd(int fd, void *buf, size_t cap, size_t *len, int *passed) MUST_CHECK;
 /* Sends one packet, not blocking. */
 int child_send(int fd, const void *data, size_t len) MUST_CHECK;
 /* Likewise, with a copy of a descriptor; passed < 0: without. */

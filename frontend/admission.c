@@ -174,7 +174,7 @@ static bool refuse_token(struct api *a, const struct admission *ad, struct apier
  * When nothing waits any more, nobody is refused, so the mean cannot stay what it was. */
 static bool token_in_time(const struct api *a, const struct admission *ad)
 {
-	return ad->token_in_ns >= a->door.token_ns || page_gauge_sum(&a->page->executor, 1, GAUGE_waiting) < 1;
+	return ad->token_in_ns >= a->door.token_ns || page_gauge_of(&a->page->executor, GAUGE_waiting) < 1;
 }
 
 static void request_end_late(struct http_request *r, const struct apierr *e)

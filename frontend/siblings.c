@@ -70,7 +70,7 @@ static bool siblings_may_give(const struct siblings *s, uint32_t i, uint64_t now
 {
 	uint32_t room = min_u32(SIBLINGS_ROOM, s->connections_max / 8);
 
-	return siblings_serves(s, i, now) && page_gauge_sum(siblings_slot(s, i), 1, GAUGE_connections) + room < s->connections_max;
+	return siblings_serves(s, i, now) && page_gauge_of(siblings_slot(s, i), GAUGE_connections) + room < s->connections_max;
 }
 
 /* How many siblings there are to give to. */

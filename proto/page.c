@@ -62,11 +62,16 @@ void page_gauge(struct page_slot *s, enum page_gauge g, double value)
 	store(&s->gauges[g], double_bits(value));
 }
 
+double page_gauge_of(const struct page_slot *s, enum page_gauge g)
+{
+	return bits_double(load(&s->gauges[g]));
+}
+
 double page_gauge_sum(const struct page_slot *slots, uint32_t n, enum page_gauge g)
 {
 	double sum = 0;
 
-	for (uint32_t i = 0; i < n; i++) sum += bits_double(load(&slots[i].gauges[g]));
+	for (uint32_t i = 0; i < n; i++) sum += page_gauge_of(&slots[i], g);
 	return sum;
 }
 

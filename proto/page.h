@@ -114,6 +114,7 @@ static inline void page_count_to(struct page_slot *s, enum page_counter c, uint6
 }
 
 void page_gauge(struct page_slot *s, enum page_gauge g, double value);
+double page_gauge_of(const struct page_slot *s, enum page_gauge g);
 /* Over n slots, which lie one behind the other. */
 double page_gauge_sum(const struct page_slot *slots, uint32_t n, enum page_gauge g);
 

@@ -169,7 +169,7 @@ static void render_frontends(const struct page *p, struct strbuf *out)
 	for (i = 0; i < n; i++) {
 		if (atomic_load(&s[i].state) == PAGE_EMPTY) continue;
 		put_slot(out, "sluice:frontend_connections", NULL, i);
-		put_line_u64(out, (uint64_t)page_gauge_sum(&s[i], 1, GAUGE_connections));
+		put_line_u64(out, (uint64_t)page_gauge_of(&s[i], GAUGE_connections));
 	}
 }
 

@@ -192,7 +192,7 @@ static void on_meshload_warm(uv_timer_t *t)
 	struct meshload *l = t->data;
 
 	/* All of them run: a request that waits would make the others look cheap. */
-	if (page_gauge_sum(&l->mesh.page->executor, 1, GAUGE_running) < l->opts->n_requests) return;
+	if (page_gauge_of(&l->mesh.page->executor, GAUGE_running) < l->opts->n_requests) return;
 	meshload_read(l, &l->at_begin);
 	uv_timer_start(t, on_meshload_end, l->opts->ns / NS_PER_MS, 0);
 }

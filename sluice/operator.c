@@ -61,24 +61,19 @@ int operator_flag(struct operator_where *w, int argc, char **argv, int *i, struc
 /* fd: a descriptor that came along, or -1. */
 static int receive_packet(int fd, json_t **packet, int *passed, struct errbuf *err)
 {
-	char buf[CONTROL_ANSWER_MAX + 1], control[CMSG_SPACE(sizeof(int))] __attribute__((aligned(8)));
-	struct iovec io = {buf, CONTROL_ANSWER_MAX};
-	struct msghdr h = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-	const struct cmsghdr *c;
-	ssize_t n;
+	char buf[CONTROL_ANSWER_MAX];
+	size_t n;
+	int rc = child_await_fd(fd, buf, sizeof(buf), &n, passed);
 
-	*passed = -1;
-	do n = recvmsg(fd, &h, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n == 0 || (n < 0 && errno == ECONNRESET)) return err_set(err, ST_CLOSED, "the mesh has ended");
-	if (n < 0) return err_set(err, errno == EAGAIN ? ST_TIMEOUT : ST_IO, "the mesh does not answer: %s", strerror(errno));
-	c = CMSG_FIRSTHDR(&h);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) memcpy(passed, CMSG_DATA(c), sizeof(*passed));
-	*packet = json_loadb(buf, (size_t)n, 0, NULL);
+	if (rc == ST_CLOSED) return err_set(err, rc, "the mesh has ended");
+	if (rc == ST_AGAIN) return err_set(err, ST_TIMEOUT, "the mesh does not answer");
+	if (rc == ST_IO) return err_set(err, rc, "the mesh does not answer: %s", strerror(errno));
+	*packet = rc == ST_OK ? json_loadb(buf, n, 0, NULL) : NULL;
 	if (json_is_object(*packet)) return ST_OK;
 	json_decref(*packet);
 	*packet = NULL;
 	if (*passed >= 0) close(*passed);
+	*passed = -1;
 	return err_set(err, ST_CORRUPT, "the mesh's answer is not what this program expects; installed from two versions?");
 }
 

@@ -25,7 +25,7 @@ static void take_processes(struct top_sample *out, const struct page *p, enum pa
 					  .started_ns = atomic_load(&s[i].started_ns)};
 		if (t->state == PAGE_EMPTY && kind == OWNER_FRONTEND) continue; /* it has left for good */
 		for (size_t k = 0; k < ARRAY_LEN(answers); k++) t->n_requests += page_counter_get(&s[i], answers[k]);
-		t->n_connections = (uint64_t)page_gauge_sum(&s[i], 1, GAUGE_connections);
+		t->n_connections = (uint64_t)page_gauge_of(&s[i], GAUGE_connections);
 		if (t->pid && t->state != PAGE_DEAD && t->state != PAGE_EMPTY) t->usage = usage(t->pid);
 		out->n_processes++;
 	}
