@@ -109,6 +109,7 @@ struct pretok {
 		enum pretok_behavior behavior;
 		bool invert;
 		bool letters; /* see letters_exprs */
+		bool numbers; /* see number_exprs */
 	} stages[PRETOK_STAGES_MAX];
 	size_t n_stages;
 };
@@ -117,10 +118,13 @@ struct pretok {
  * ASCII follows, which may be a letter. Most words of most texts are found so without the expression. */
 static const char *const letters_exprs[] = {GPT2, CL100K("\\p{N}{1,3}"), CL100K("\\p{N}"), CL100K_MARKS, DEEPSEEK_WORDS};
 
-static bool finds_letters(const char *expr)
+/* Expressions whose matches all begin with a digit or a character beyond ASCII: most texts have few. */
+static const char *const number_exprs[] = {"\\p{N}", "\\p{N}{1,3}", "\\p{N}+", "[0-9][0-9][0-9]"};
+
+static bool is_among(const char *expr, const char *const *exprs, size_t n)
 {
-	for (size_t i = 0; i < ARRAY_LEN(letters_exprs); i++)
-		if (strcmp(expr, letters_exprs[i]) == 0) return true;
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(expr, exprs[i]) == 0) return true;
 	return false;
 }
 
@@ -128,7 +132,8 @@ static void pretok_add(struct pretok *p, const char *expr)
 {
 	struct errbuf err;
 
-	p->stages[p->n_stages].letters = finds_letters(expr);
+	p->stages[p->n_stages].letters = is_among(expr, letters_exprs, ARRAY_LEN(letters_exprs));
+	p->stages[p->n_stages].numbers = is_among(expr, number_exprs, ARRAY_LEN(number_exprs));
 	CHECK(onigre_new(&p->stages[p->n_stages++].re, expr, strlen(expr), &err) == ST_OK); /* the expressions are ours */
 }
 
@@ -254,6 +259,13 @@ static size_t letters_len(const char *text, size_t len)
 	return n == from || (n < len && (unsigned char)text[n] >= 0x80) ? 0 : n;
 }
 
+/* Where the first digit or character beyond ASCII is; len: nowhere. */
+static size_t number_at(const char *text, size_t len, size_t at)
+{
+	while (at < len && (unsigned char)text[at] < 0x80 && !(text[at] >= '0' && text[at] <= '9')) at++;
+	return at;
+}
+
 /* The first match at or after `at` that is not empty; false when there is none. */
 static bool split_find(struct split *s, size_t stage, const char *text, size_t len, size_t at, size_t *from, size_t *to)
 {
@@ -265,6 +277,7 @@ static bool split_find(struct split *s, size_t stage, const char *text, size_t l
 		*to = at + n;
 		return true;
 	}
+	if (s->p->stages[stage].numbers) at = number_at(text, len, at);
 	while (at < len && !s->gave_up) {
 		enum onigre_result found = onigre_find(re, s->match, text, len, at, from, to);
 
