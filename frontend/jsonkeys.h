@@ -15,9 +15,15 @@ struct jsonkeys {
 	uint64_t has[4]; /* a bit each for the ends and the length of a key */
 };
 
-static inline unsigned jsonkeys_bit(const char *name, size_t n)
+#define JSONKEYS_MIX(first, last, n) (((first) * 31u + (last) * 7u + (unsigned)(n)) & 255)
+/* Of a string literal: a constant. */
+#define JSONKEYS_BIT(name) JSONKEYS_MIX((unsigned char)(name)[0], (unsigned char)(name)[sizeof(name) - 2], sizeof(name) - 1)
+
+static inline unsigned jsonkeys_bit(const char *name)
 {
-	return n ? ((unsigned char)name[0] * 31u + (unsigned char)name[n - 1] * 7u + (unsigned)n) & 255 : 0;
+	size_t n = strlen(name);
+
+	return n ? JSONKEYS_MIX((unsigned char)name[0], (unsigned char)name[n - 1], n) : 0;
 }
 
 static inline void jsonkeys_init(struct jsonkeys *k, const json_t *object)
@@ -28,17 +34,15 @@ static inline void jsonkeys_init(struct jsonkeys *k, const json_t *object)
 	*k = (struct jsonkeys){.object = object};
 	json_object_foreach((json_t *)object, key, value)
 	{
-		unsigned bit = jsonkeys_bit(key, strlen(key));
+		unsigned bit = jsonkeys_bit(key);
 
 		k->has[bit / 64] |= 1ull << (bit % 64);
 	}
 }
 
-/* NULL when the object does not have it. The name has n bytes. */
-static inline json_t *jsonkeys_get(const struct jsonkeys *k, const char *name, size_t n)
+/* NULL when the object does not have it. bit: the name's. */
+static inline json_t *jsonkeys_get(const struct jsonkeys *k, const char *name, unsigned bit)
 {
-	unsigned bit = jsonkeys_bit(name, n);
-
 	return k->has[bit / 64] >> (bit % 64) & 1 ? json_object_get(k->object, name) : NULL;
 }
 

@@ -31,7 +31,7 @@ enum param_idle {
 
 struct param {
 	const char *name;
-	size_t name_len;
+	unsigned char bit; /* of the name (jsonkeys.h) */
 	int where; /* params_endpoint bits */
 	enum param_kind kind;
 	size_t at;
@@ -319,11 +319,11 @@ static bool read_modalities(struct params *p, const struct param *row, const jso
 #define TEXT PARAMS_TEXT
 #define BOTH (PARAMS_CHAT | PARAMS_TEXT)
 #define AT(field) offsetof(struct params, field)
-#define BOOL(name, where, field) {name, sizeof(name) - 1, where, P_BOOL, AT(field), 0, 0, "true or false", NULL, 0}
-#define WHOLE(name, where, field, lo, hi, what) {name, sizeof(name) - 1, where, P_WHOLE, AT(field), lo, hi, what, NULL, 0}
-#define NUMBER(name, where, field, lo, hi, what) {name, sizeof(name) - 1, where, P_NUMBER, AT(field), lo, hi, what, NULL, 0}
-#define CUSTOM(name, where, fn, what) {name, sizeof(name) - 1, where, P_CUSTOM, 0, 0, 0, what, fn, 0}
-#define LATER(name, where, idle) {name, sizeof(name) - 1, where, P_LATER, 0, 0, 0, NULL, NULL, idle}
+#define BOOL(name, where, field) {name, JSONKEYS_BIT(name), where, P_BOOL, AT(field), 0, 0, "true or false", NULL, 0}
+#define WHOLE(name, where, field, lo, hi, what) {name, JSONKEYS_BIT(name), where, P_WHOLE, AT(field), lo, hi, what, NULL, 0}
+#define NUMBER(name, where, field, lo, hi, what) {name, JSONKEYS_BIT(name), where, P_NUMBER, AT(field), lo, hi, what, NULL, 0}
+#define CUSTOM(name, where, fn, what) {name, JSONKEYS_BIT(name), where, P_CUSTOM, 0, 0, 0, what, fn, 0}
+#define LATER(name, where, idle) {name, JSONKEYS_BIT(name), where, P_LATER, 0, 0, 0, NULL, NULL, idle}
 
 /* Order matters where one row looks at another: stream before stream_options and prompt_logprobs, logprobs before top_logprobs,
  * and max_completion_tokens, which wins, after max_tokens. What constrains the output is in params_format.c, tools in toolspec.c. */
@@ -505,7 +505,7 @@ bool params_read(struct params *p, enum params_endpoint endpoint, const json_t *
 		const struct param *row = &params_table[i];
 
 		if (!(row->where & (int)endpoint)) continue;
-		j = jsonkeys_get(&keys, row->name, row->name_len);
+		j = jsonkeys_get(&keys, row->name, row->bit);
 		if (!j || json_is_null(j)) continue;
 		if (!param_read(p, row, j, e)) return false;
 	}

@@ -115,7 +115,7 @@ static bool read_structured(struct params *p, const json_t *j, struct apierr *e)
 /* As given(), of the body. */
 static const json_t *body_given(const struct jsonkeys *body, const char *name)
 {
-	const json_t *j = jsonkeys_get(body, name, strlen(name));
+	const json_t *j = jsonkeys_get(body, name, jsonkeys_bit(name));
 
 	return j && !json_is_null(j) ? j : NULL;
 }
