@@ -245,10 +245,19 @@ static int read_view(struct reader *r, const struct field_info *f, struct view *
 	return ST_OK;
 }
 
+/* Most numbers are below 128, which is a byte of its own. */
+static inline int read_number(struct reader *r, uint64_t *out)
+{
+	if (r->at == r->end || *r->at >= 0x80) return read_uint(r, out);
+	*out = *r->at++;
+	return ST_OK;
+}
+
 static int read_field(struct reader *r, struct msg *m, const struct field_info *f)
 {
 	void *p = field_at(m, f);
 	struct view v;
+	uint32_t narrow;
 	uint64_t n;
 	float x;
 	int rc;
@@ -263,11 +272,16 @@ static int read_field(struct reader *r, struct msg *m, const struct field_info *
 		if (rc == ST_OK) memcpy(p, &x, sizeof(x));
 		return rc;
 	}
-	rc = read_uint(r, &n);
+	rc = read_number(r, &n);
 	if (rc != ST_OK) return rc;
 	if (f->max && n > f->max) return ST_CORRUPT;
-	if (f->kind == KIND_u32 && n > UINT32_MAX) return ST_CORRUPT;
-	memcpy(p, &n, kind_size(f->kind)); /* little-endian: the low bytes come first */
+	if (f->kind == KIND_u64) {
+		memcpy(p, &n, sizeof(n));
+		return ST_OK;
+	}
+	if (n > UINT32_MAX) return ST_CORRUPT;
+	narrow = (uint32_t)n;
+	memcpy(p, &narrow, sizeof(narrow));
 	return ST_OK;
 }
 
