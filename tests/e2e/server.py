@@ -66,6 +66,20 @@ def read_proc(pid, name):
         return b""
 
 
+def settled_fds(pids):
+    """fd_count() of each, once it stays: a process may still be connecting to the others."""
+    seen, since = None, 0.0
+    until = time.monotonic() + 20 * SLOW
+    while time.monotonic() < until:
+        now = [fd_count(p) for p in pids]
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > 0.3:
+            return now
+        time.sleep(0.02)
+    raise AssertionError("descriptors do not settle: %s" % seen)
+
+
 def fd_count(pid):
     try:
         return len(os.listdir("/proc/%d/fd" % pid))

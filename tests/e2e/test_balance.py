@@ -113,7 +113,7 @@ def command(s, *words):
 @pytest.mark.san
 def test_requests_are_whole_while_frontends_come_and_go(start, tiny):
     s = start(tiny, "--device", "null", frontends=2).ready()
-    before = sum(sv.fd_count(p) for p in s.kids("frontend"))
+    before = sum(sv.settled_fds(s.kids("frontend")))
     errors, stop, n = [], threading.Event(), [0] * 12
     prompt = "word " * 500
 
@@ -208,7 +208,7 @@ def test_a_stopped_or_dead_receiver_loses_nothing(start, tiny):
 
 def test_junk_in_an_inbox_is_dropped(start, tiny):
     s = start(tiny, "--device", "null", frontends=2).ready()
-    before, dropped = [sv.fd_count(p) for p in s.kids("frontend")], s.metric("sluice:frontend_dropped_total")
+    before, dropped = sv.settled_fds(s.kids("frontend")), s.metric("sluice:frontend_dropped_total")
     inboxes = glob.glob(os.path.join(s.tmp, "*", "inbox-*"))
     assert len(inboxes) == 2
     with s.conn() as c, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out, open("/dev/null") as null:

@@ -460,7 +460,7 @@ def test_closed_stderr_and_stdout(tiny):
 def test_many_starts_leave_no_descriptor(start, tiny):
     """A server at rest holds few descriptors, and the same number after work."""
     s = start(tiny, frontends=2).ready()
-    before = {p: sv.fd_count(p) for p in s.pids()}
+    before = dict(zip(s.pids(), sv.settled_fds(s.pids())))
     threads = [threading.Thread(target=lambda i=i: s.complete("n %d" % i)) for i in range(50)]
     for t in threads:
         t.start()

@@ -271,7 +271,7 @@ def test_slow_handshake_ends(server):
 
 def test_descriptors_and_memory_come_back(server):
     pids = server.kids("frontend")
-    fds, rss = [sv.fd_count(p) for p in pids], sum(sv.rss_mib(p) for p in pids)
+    fds, rss = sv.settled_fds(pids), sum(sv.rss_mib(p) for p in pids)
     for i in range(300):
         if i % 3 == 0:
             c = raw(server)
