@@ -13,6 +13,7 @@
 #include "common/mem.h"
 #include "frontend/acceptor.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,6 +61,7 @@ struct tcp_conn {
 		uv_tcp_t tcp;
 		uv_pipe_t pipe;
 	} handle;
+	int fd; /* the handle's; -1: it could not be opened */
 	uv_write_t write;
 	struct conn *conn;
 	struct tls *tls;   /* NULL: plain */
@@ -241,17 +243,19 @@ static void conn_write(struct tcp_conn *tc, uint64_t now)
 	const char *data;
 	size_t len;
 	uv_buf_t buf;
-	int rc;
+	ssize_t n;
 
 	while (!tc->is_writing && !conn_is_dead(tc->conn) && (len = wire_output(tc, &data, now)) > 0) {
-		buf = uv_buf_init((char *)data, (unsigned)min_size(len, 16 * MIB));
-		rc = uv_try_write(&tc->handle.stream, &buf, 1);
-		if (rc > 0) {
-			wire_sent(tc, (size_t)rc, now);
+		len = min_size(len, 16 * MIB);
+		/* uv_try_write() would take write(), which costs a file's position and locks. libuv has nothing of its own to send. */
+		do n = send(tc->fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		while (n < 0 && errno == EINTR);
+		if (n > 0) {
+			wire_sent(tc, (size_t)n, now);
 			continue;
 		}
-		if (rc == UV_EAGAIN) rc = uv_write(&tc->write, &tc->handle.stream, &buf, 1, on_written);
-		if (rc < 0) {
+		buf = uv_buf_init((char *)data, (unsigned)len);
+		if (errno != EAGAIN || uv_write(&tc->write, &tc->handle.stream, &buf, 1, on_written) < 0) {
 			conn_lost(tc->conn);
 			return;
 		}
@@ -265,13 +269,11 @@ static void conn_write(struct tcp_conn *tc, uint64_t now)
 /* Everything is sent; the client may still be sending. */
 static void conn_shutdown(struct tcp_conn *tc, uint64_t now)
 {
-	uv_os_fd_t fd;
-
 	if (tc->tls) {
 		tls_end(tc->tls);
 		conn_write(tc, now);
 	}
-	if (!tc->is_writing && uv_fileno(&tc->handle.any, &fd) == 0) shutdown(fd, SHUT_WR);
+	if (!tc->is_writing) shutdown(tc->fd, SHUT_WR);
 }
 
 static bool give_away(struct tcp_conn *tc);
@@ -332,9 +334,8 @@ bool tcp_flush(struct tcp *t, uint64_t now)
 /* A connection whose reading is stopped does not report its end; ask the kernel. */
 static bool peer_is_gone(struct tcp_conn *tc)
 {
-	struct pollfd p = {.events = POLLRDHUP};
+	struct pollfd p = {.fd = tc->fd, .events = POLLRDHUP};
 
-	if (uv_fileno(&tc->handle.any, &p.fd) != 0) return false;
 	return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
@@ -405,6 +406,7 @@ static struct tcp_conn *adopt(struct tcp *t, int fd)
 	int rc = open_handle(t, tc, fd);
 
 	tc->tcp = t;
+	tc->fd = rc == 0 ? fd : -1;
 	tc->handle.any.data = tc;
 	tc->write.data = tc;
 	tc->conn = conn_new(t->host, tc, clock_now_ns());
@@ -449,10 +451,8 @@ void tcp_on_give(struct tcp *t, tcp_give give, void *ctx)
 static bool give_away(struct tcp_conn *tc)
 {
 	struct tcp *t = tc->tcp;
-	uv_os_fd_t fd;
-
-	if (!t->give || t->is_draining || tc->tls || tc->is_closing || !conn_is_idle(tc->conn) || uv_fileno(&tc->handle.any, &fd) != 0) return false;
-	if (!t->give(t->give_ctx, fd, &tc->balance, conn_n_answered(tc->conn))) return false;
+	if (!t->give || t->is_draining || tc->tls || tc->is_closing || !conn_is_idle(tc->conn)) return false;
+	if (!t->give(t->give_ctx, tc->fd, &tc->balance, conn_n_answered(tc->conn))) return false;
 	conn_shut(tc);
 	return true;
 }
