@@ -23,7 +23,7 @@
 #define TCP_FLUSH_MAX 256 /* connections at a time: a step of thousands of streams is written with looks at the sockets in between */
 /* Requests that begin between two flushes, and in one, by weight: some two hundred small ones, three milliseconds of JSON,
  * templates and tokens. What comes behind them stays with the kernel until the next pass. */
-#define TCP_PARSE_MAX (192 * KIB)
+#define TCP_PARSE_MAX (384 * KIB)
 #define TCP_SKIPPED_MAX 512 /* sockets whose turn has not come and that are watched on: libuv asks again at once when 1024 are readable */
 #define TCP_SEAL_MAX (64 * KIB) /* plain text that is sealed at once */
 
