@@ -178,7 +178,6 @@ static struct seq *admit_new(struct core *c, struct lane *l, const struct msg_su
 	s = seq_new(&c->seqs, &ask, l, flow_enter(&l->flows, fair_enter(&c->fair, m->tenant)), ++c->arrivals);
 	s->arrived_ns = c->now;
 	list_push_back(&l->seqs, &s->lane_link);
-	mem_reserve(l->dirty, l->dirty_cap, l->seqs.len);
 	expiry_begin(c, s, m->queue_ms);
 	return s;
 }

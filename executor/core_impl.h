@@ -338,7 +338,8 @@ static inline void route_dirty(struct seq *s)
 
 	l->rows_at = 0;
 	if (s->dirty_at) return;
-	l->dirty[l->n_dirty++] = s; /* each of the lane has its place */
+	mem_reserve(l->dirty, l->dirty_cap, (size_t)l->n_dirty + 1);
+	l->dirty[l->n_dirty++] = s;
 	s->dirty_at = l->n_dirty;
 }
 

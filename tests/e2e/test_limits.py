@@ -121,7 +121,7 @@ class Storm:
         assert self.highest[1] <= self.running and self.highest[2] <= self.running + self.waiting, self.highest
 
 
-@pytest.mark.parametrize("frontends,deaths", [(1, 0), (4, 0), (4, 4)])
+@pytest.mark.parametrize("frontends,deaths", [(1, 0), (4, 0), (4, 4), (8, 2)])
 def test_a_storm_never_passes_the_limit(serve, hold, frontends, deaths):
     running, waiting = 4, 3
     s = serve("--max-num-seqs", str(running), "--max-queued-requests", str(waiting), frontends=frontends)
