@@ -151,6 +151,7 @@ static void admit_again(struct core *c, struct seq *s, const struct msg_submit *
 	route_dirty(s);
 	if (m->tokens.n <= s->n_tokens || s->state == SEQ_DONE) {
 		s->n_sent = min_u32(n_output, seq_n_output(s));
+		expiry_sooner(c, s, m->queue_ms);
 		return;
 	}
 	/* The frontend knows more: these are the tokens that were sent before. They run as prompt. */

@@ -307,6 +307,8 @@ bool admit_recheck(struct core *c, struct seq *s);
 void expiry_init(struct core *c);
 /* A new request ends in so many milliseconds unless it runs before; 0: never. */
 void expiry_begin(struct core *c, struct seq *s, uint32_t queue_ms);
+/* Its frontend says that it has less time left: the message before may have been long on its way. */
+void expiry_sooner(struct core *c, struct seq *s, uint32_t queue_ms);
 void expiry_end(struct core *c, struct seq *s);
 void expiry_step(struct core *c, uint64_t now);
 uint64_t expiry_deadline(const struct core *c);

@@ -28,6 +28,16 @@ void expiry_begin(struct core *c, struct seq *s, uint32_t queue_ms)
 	heap_push(&c->expiries, &s->expiry);
 }
 
+void expiry_sooner(struct core *c, struct seq *s, uint32_t queue_ms)
+{
+	uint64_t at = c->now + queue_ms * NS_PER_MS;
+
+	if (!queue_ms || !heap_is_linked(&s->expiry) || at >= s->expires_ns) return;
+	heap_remove(&c->expiries, &s->expiry);
+	s->expires_ns = at;
+	heap_push(&c->expiries, &s->expiry);
+}
+
 void expiry_end(struct core *c, struct seq *s)
 {
 	if (heap_is_linked(&s->expiry)) heap_remove(&c->expiries, &s->expiry);

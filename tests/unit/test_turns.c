@@ -345,6 +345,36 @@ static void a_resubmit_with_tokens_has_begun(void **state)
 	corebox_release(&b);
 }
 
+/* The first submit was long on its way, so the executor's clock began late; what its frontend says has been counted from the start. */
+static void a_resubmit_may_shorten_the_time_but_not_lengthen_it(void **state)
+{
+	struct msg_submit m;
+	struct corebox b;
+
+	start(&b, NULL, 20);
+	corebox_lost(&b);
+	submit_waiting(&b, 1, 500, 5);
+	submit_waiting(&b, 2, 500, 5);
+	m = request(&b, 0, 1, 0, 20, 5);
+	m.attempt = 2;
+	m.queue_ms = 10;
+	corebox_on_submit(&b, &m);
+	m = request(&b, 0, 2, 0, 20, 5);
+	m.attempt = 2;
+	m.queue_ms = 9000;
+	corebox_on_submit(&b, &m);
+	b.now += 9 * MS;
+	corebox_step(&b);
+	expect_heard("");
+	b.now += MS;
+	corebox_step(&b);
+	expect_heard("1! ");
+	b.now += 490 * MS;
+	corebox_step(&b);
+	expect_heard("2! ");
+	corebox_release(&b);
+}
+
 static void cancelled_and_refused_ones_leave_no_timeout_behind(void **state)
 {
 	struct corebox b;
@@ -451,6 +481,7 @@ int main(void)
 		cmocka_unit_test(time_runs_also_without_workers_and_on_a_paused_lane),
 		cmocka_unit_test(what_has_begun_is_never_ended_by_its_waiting),
 		cmocka_unit_test(a_resubmit_with_tokens_has_begun),
+		cmocka_unit_test(a_resubmit_may_shorten_the_time_but_not_lengthen_it),
 		cmocka_unit_test(cancelled_and_refused_ones_leave_no_timeout_behind),
 		cmocka_unit_test(the_first_token_tells_how_long_it_took),
 		cmocka_unit_test(a_row_that_is_sent_again_says_it_again),
