@@ -16,6 +16,7 @@
 
 #define CONN_KEEP_BYTES (16 * KIB) /* of a buffer that an answer's next bytes go into */
 #define CONN_HEAD_BYTES 500 /* room that is made at once: heads of API clients are smaller */
+#define CONN_LARGE_BODY (256 * KIB)
 
 enum conn_state { CONN_READING, CONN_ANSWERING, CONN_FLUSHING, CONN_LINGERING, CONN_DEAD };
 
@@ -26,6 +27,7 @@ struct conn {
 	enum conn_state state;
 	bool in_request;   /* READING: some bytes of a request are here */
 	bool in_head;
+	size_t body_len; /* as its head says; 0: it does not */
 	size_t name_at; /* in req.head: where the header name that is being read begins */
 	bool eof;
 	bool linger;       /* unread bytes may be under way when the connection ends */
@@ -237,6 +239,7 @@ static int on_headers_complete(llhttp_t *p)
 	struct conn *c = p->data;
 
 	c->in_head = false;
+	c->body_len = p->flags & F_CONTENT_LENGTH ? p->content_length : 0;
 	c->req.method = conn_method(p->method);
 	c->req.is_http10 = p->http_minor == 0;
 	p->upgrade = 0; /* no upgrade is offered (h2c, websocket): the request is served as it is */
@@ -253,6 +256,15 @@ static int on_chunk_header(llhttp_t *p)
 	return p->content_length > c->host->body_max - c->req.body.len ? conn_refuse(c, 413, TEXT_BODY) : 0;
 }
 
+/* A large body gets all of its room once an eighth has come, and is not copied each time it has doubled. Not before: who only says that
+ * he will send much must not cost much. */
+static void conn_expect_body(struct conn *c, size_t n)
+{
+	struct strbuf *b = &c->req.body;
+
+	if (c->body_len > b->cap && b->len + n >= max_size(CONN_LARGE_BODY, c->body_len / 8)) strbuf_reserve(b, c->body_len - b->len);
+}
+
 static int on_body(llhttp_t *p, const char *at, size_t n)
 {
 	struct conn *c = p->data;
@@ -260,6 +272,7 @@ static int on_body(llhttp_t *p, const char *at, size_t n)
 	if (n > c->host->body_max - c->req.body.len) return conn_refuse(c, 413, TEXT_BODY);
 	if (n > c->host->bodies_max - min_size(c->host->bodies, c->host->bodies_max))
 		return conn_refuse(c, 503, "Too many large requests at once.");
+	conn_expect_body(c, n);
 	strbuf_append(&c->req.body, at, n);
 	c->host->bodies += n;
 	return 0;

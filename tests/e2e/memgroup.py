@@ -1,5 +1,6 @@
 """A control group of memory (version 1 or 2) for a server, in which the kernel kills the process that a test chooses. Needs root."""
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,12 @@ import os, sys, time
 open(sys.argv[1], "w").write(str(os.getpid()))
 open("/proc/self/oom_score_adj", "w").write("-900")
 held = []
-while os.path.exists("/proc/" + sys.argv[2]):
+def lives():
+    try:
+        return open("/proc/%s/stat" % sys.argv[2]).read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+while lives():
     held.append(bytearray(b"x") * (1 << 20))
     if len(held) > 1024:
         sys.exit("a GiB is there")
@@ -52,8 +58,11 @@ class Group:
     def used(self):
         return int(self.read("memory.current" if self.v2 else "memory.usage_in_bytes"))
 
-    def kill(self, pid):
-        """Has the kernel kill this process for want of memory. Returns when it is dead."""
+    def kill(self, pid, parent=None):
+        """Has the kernel kill this process for want of memory. Returns when it is dead. parent: is stopped meanwhile, so that what it
+        starts anew does not meet the same want."""
+        if parent:
+            os.kill(parent, signal.SIGSTOP)
         with open("/proc/%d/oom_score_adj" % pid, "w") as f:
             f.write("1000")
         for _ in range(20):  # an old kernel refuses a limit below what is used in this moment
@@ -70,6 +79,8 @@ class Group:
             self.limit(1 << 36)  # not none: it is named in the log
             hog.kill()
             hog.wait()
+            if parent:
+                os.kill(parent, signal.SIGCONT)
 
     def close(self):
         def gone():

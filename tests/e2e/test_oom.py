@@ -30,7 +30,7 @@ def test_killed_for_want_of_memory(group, models):
         for kind, name, hint in (("worker", "worker 0", "--gpu-memory-utilization"), ("executor", "executor", "--max-requests"), ("frontend", "frontend", "--max-connections")):
             stream = s.stream("memory", **body)
             stream.next()
-            group.kill(s.kids(kind)[-1])
+            group.kill(s.kids(kind)[-1], parent=s.p.pid)
             if kind != "frontend":
                 assert stream.finish() == want
             stream.close()
