@@ -123,13 +123,6 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60), two at a time
 	@+$(MAKE) --no-print-directory -j$$(nproc) SAN=fuzz $(FUZZ_NAMES:%=build/fuzz/tests/fuzz_%)
 	@$(RUN_TESTS) fuzz --seconds $(FUZZ_SECONDS) $(FUZZ_NAMES:%=build/fuzz/tests/fuzz_%)
 
-# For .ci/run: one after the other, so that one processor is left to others.
-builds: ## build what san, fuzz, tsan and clang need
-	@+$(MAKE) --no-print-directory SAN=1 all build/san-tests
-	@+$(MAKE) --no-print-directory SAN=fuzz $(FUZZ_NAMES:%=build/fuzz/tests/fuzz_%)
-	@+$(MAKE) --no-print-directory SAN=thread $(TSAN_TESTS:%=build/tsan/tests/%)
-	@+$(MAKE) --no-print-directory CC=clang all clang-tests
-
 clang: ## build everything with clang
 	@+$(MAKE) --no-print-directory -j$$(nproc) CC=clang all clang-tests
 
@@ -162,4 +155,4 @@ format-check: ## names the files that clang-format would change
 tidy: ## clang-tidy over the sources
 	@$(RUN_TESTS) tidy --flags '$(CPPFLAGS) -std=c17' $(SRC_ALL)
 
-.PHONY: test test-build unit sim sim-run schema-run e2e e2e-run san tsan fuzz builds clang clang-tests mutate check-long format-check tidy
+.PHONY: test test-build unit sim sim-run schema-run e2e e2e-run san tsan fuzz clang clang-tests mutate check-long format-check tidy
