@@ -3,7 +3,8 @@
  *
  * A loop makes PACE_FREE_PER_S passes a second as they come. Beyond that its passes are PACE_GAP_NS apart. So a loop that has little to
  * do answers at once, one whose passes are longer than the gap is never held, and in between the time until an answer grows by a gap at
- * most. Pure: the caller looks at the clock and sleeps. */
+ * most at each loop on the way. An engine whose steps are shorter than that is slower for it. Pure: the caller looks at the clock and
+ * sleeps; the kernel adds its timers' slack. */
 #ifndef SLUICE_PACE_H
 #define SLUICE_PACE_H
 

@@ -21,7 +21,7 @@
  * - a pooling request (submit.kind) has no output: its one row with the pooled state ends it (STOP). A mean takes nothing from
  *   the prefix cache, because every token's state counts.
  * - a request with a queue_ms that has not run for so long since its submit arrived is refused with REFUSAL_QUEUE_TIMEOUT; one that
- *   has run, or of which its frontend has output, never is.
+ *   has run, or of which its frontend has output, never is. A later submit may say that less time is left.
  * - token ids of a submit are compared with the vocabulary as soon as that is known.
  * - a stop id ends a request from output position n_output_min on (counted from 0); STOP goes before LENGTH. Output ends
  *   with LENGTH at n_output_max, or when prompt and output fill the model's length or the whole KV pool.

@@ -522,7 +522,7 @@ int edge_run(struct boot *boot)
 	struct edge *e = mem_new(struct edge);
 	struct errbuf err = {{0}};
 	int exit_code;
-	uint64_t heartbeat_ms = page_beat_ns(boot->config.heartbeat_timeout) / NS_PER_MS;
+	uint64_t heartbeat_ms = page_beat_ns(boot->config.heartbeat_timeout, boot->config.hang_timeout) / NS_PER_MS;
 
 	e->boot = boot;
 	e->n_ranks = boot->page->n_workers;

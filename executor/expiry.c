@@ -34,6 +34,7 @@ void expiry_sooner(struct core *c, struct seq *s, uint32_t queue_ms)
 
 	if (!queue_ms || !heap_is_linked(&s->expiry) || at >= s->expires_ns) return;
 	heap_remove(&c->expiries, &s->expiry);
+	s->arrived_ns -= min_u64(s->arrived_ns, s->expires_ns - at); /* it has waited for longer than we have known */
 	s->expires_ns = at;
 	heap_push(&c->expiries, &s->expiry);
 }

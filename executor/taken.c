@@ -66,7 +66,7 @@ static bool taken_quiet_token(struct core *c, struct seq *s, uint32_t token)
 
 /* Log-probabilities of prompt tokens. False when the request is over: a row is unusable. */
 static bool taken_prompt_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_prompt *row,
-			       uint32_t at, uint32_t top_at)
+			     uint32_t at, uint32_t top_at)
 {
 	uint32_t i, n_top;
 
@@ -180,7 +180,7 @@ struct taken_cursor {
 
 /* What row i of the step gave. s is NULL when the request has left the slot. */
 static void taken_row(struct core *c, struct seq *s, const struct msg_step_result *m, const struct step_rec *rec, uint32_t i,
-			const struct taken_cursor *at)
+		      const struct taken_cursor *at)
 {
 	const struct step_row *row = &rec->rows[i];
 
@@ -195,6 +195,11 @@ static void taken_row(struct core *c, struct seq *s, const struct msg_step_resul
 	if (row->pool) taken_pooled(c, s, m, at->pooled);
 }
 
+static void taken_prefetch(const struct core *c, const struct step_rec *rec, uint32_t i)
+{
+	if (i + CORE_AHEAD < rec->n_rows) seq_prefetch(c->slots[rec->rows[i + CORE_AHEAD].slot].seq, 2);
+}
+
 static void taken_plain_rows(struct core *c, const struct msg_step_result *m, const struct step_rec *rec)
 {
 	uint32_t i;
@@ -202,7 +207,7 @@ static void taken_plain_rows(struct core *c, const struct msg_step_result *m, co
 	for (i = 0; i < rec->n_rows; i++) {
 		struct seq *s = core_row_seq(c, &rec->rows[i]);
 
-		if (i + CORE_AHEAD < rec->n_rows) seq_prefetch(c->slots[rec->rows[i + CORE_AHEAD].slot].seq, 2);
+		taken_prefetch(c, rec, i);
 		if (!s || !taken_quiet_token(c, s, col_u32(m->tokens, i))) taken_row(c, s, m, rec, i, &(struct taken_cursor){.sample = i});
 	}
 }
@@ -214,8 +219,10 @@ static void taken_rows(struct core *c, const struct msg_step_result *m, const st
 
 	for (i = 0; i < rec->n_rows; i++) {
 		const struct step_row *row = &rec->rows[i];
+		struct seq *s = core_row_seq(c, row);
 
-		taken_row(c, core_row_seq(c, row), m, rec, i, &at);
+		taken_prefetch(c, rec, i);
+		if (!s || !row->sample || !taken_quiet_token(c, s, col_u32(m->tokens, at.sample))) taken_row(c, s, m, rec, i, &at);
 		if (row->sample) at.top += col_u32(m->n_top, at.sample++);
 		for (k = 0; row->has_prompt && k < rec->prompts[i].n; k++) at.prompt_top += col_u32(m->prompt_n_top, at.prompt++);
 		if (row->pool) at.pooled += c->dim;

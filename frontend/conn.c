@@ -256,13 +256,13 @@ static int on_chunk_header(llhttp_t *p)
 	return p->content_length > c->host->body_max - c->req.body.len ? conn_refuse(c, 413, TEXT_BODY) : 0;
 }
 
-/* A large body gets all of its room once an eighth has come, and is not copied each time it has doubled. Not before: who only says that
+/* A large body gets all of its room once a quarter has come, and is not copied each time it has doubled. Not before: who only says that
  * he will send much must not cost much. */
 static void conn_expect_body(struct conn *c, size_t n)
 {
 	struct strbuf *b = &c->req.body;
 
-	if (c->body_len > b->cap && b->len + n >= max_size(CONN_LARGE_BODY, c->body_len / 8)) strbuf_reserve(b, c->body_len - b->len);
+	if (c->body_len > b->cap && b->len + n >= max_size(CONN_LARGE_BODY, c->body_len / 4)) strbuf_reserve(b, c->body_len - b->len);
 }
 
 static int on_body(llhttp_t *p, const char *at, size_t n)

@@ -34,6 +34,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#define FRONT_TICK_MS 250          /* connections' timeouts; with the heartbeat, where that is rarer: one waking for both */
 #define FRONT_HELLO_NS (200 * NS_PER_MS)
 #define FRONT_CUT_NS (NS_PER_S)    /* at the end of a drain: for error events to reach their clients */
 #define FRONT_FD_RESERVE 64        /* descriptors for all that is no connection */
@@ -499,10 +500,11 @@ static void front_host(struct front *f)
 	};
 }
 
-/* Of the heartbeat and of connections' timeouts: one waking for both. */
-static uint32_t front_tick_ms(const struct front *f)
+static uint32_t front_beat_ms(const struct front *f)
 {
-	return (uint32_t)(page_beat_ns(f->boot->config.heartbeat_timeout) / NS_PER_MS);
+	const struct config *c = &f->boot->config;
+
+	return (uint32_t)(page_beat_ns(c->heartbeat_timeout, c->hang_timeout) / NS_PER_MS);
 }
 
 static void front_lives(struct front *f)
@@ -539,7 +541,7 @@ static int front_open(struct front *f, struct errbuf *err)
 	rc = lane_open(&f->lane, f->boot, &f->loop, &events, err);
 	if (rc != ST_OK) return rc;
 	lives_on_epoch(f->lives, f->boot->epoch, clock_now_ns());
-	rc = tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, connections_max, front_tick_ms(f), err);
+	rc = tcp_open(&f->tcp, &f->loop, CHILD_FD_LISTEN, &f->host, connections_max, max_u32(FRONT_TICK_MS, front_beat_ms(f)), err);
 	if (rc != ST_OK) return rc;
 	tcp_use_tls(f->tcp, f->tls);
 	return siblings_open(&f->siblings, f->boot, &f->loop, f->tcp, connections_max, CHILD_FD_INBOX, err);
@@ -602,7 +604,7 @@ int front_run(struct boot *boot)
 		return EXIT_FAILED; /* the process ends: the system frees what is half open */
 	}
 	CHECK(uv_poll_start(&f->control, UV_READABLE, on_control) == 0);
-	uv_timer_start(&f->heartbeat, on_heartbeat, front_tick_ms(f), front_tick_ms(f));
+	uv_timer_start(&f->heartbeat, on_heartbeat, front_beat_ms(f), front_beat_ms(f));
 	uv_prepare_start(&f->pass, on_pass);
 	f->used_ns = clock_thread_ns();
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, clock_now_ns(), memory_order_relaxed);

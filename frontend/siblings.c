@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SIBLINGS_LOOK_CONNS 1024          /* looked at in one tick: some 50 us */
-#define SIBLINGS_FRESH_NS (1 * NS_PER_S)  /* a heartbeat comes ten times a second; who is stopped gets a few connections at most */
+#define SIBLINGS_FRESH_NS (1 * NS_PER_S)  /* a heartbeat comes twice a second at least; who is stopped gets a few connections at most */
 #define SIBLINGS_ROOM 64                  /* connections below the limit, or an eighth of it: others give to the same one at the same time */
 #define SIBLINGS_RETRY_MS 1               /* while retiring: inboxes hold ten each */
 

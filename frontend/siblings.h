@@ -23,7 +23,7 @@ struct siblings_stats {
 /* boot, tcp: borrowed until close. inbox_fd: taken. */
 int siblings_open(struct siblings **out, const struct boot *boot, uv_loop_t *loop, struct tcp *tcp, uint32_t connections_max, int inbox_fd,
 		  struct errbuf *err) MUST_CHECK;
-/* Regularly, ten times a second. */
+/* With each heartbeat. */
 void siblings_tick(struct siblings *s, uint64_t now);
 /* After page_state(DRAINING). */
 void siblings_retire(struct siblings *s);

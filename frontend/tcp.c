@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define TCP_FLUSH_MAX 256 /* connections at a time: a step of thousands of streams is written with looks at the sockets in between */
-/* Requests that begin between two flushes, and in one, by weight: some two hundred small ones, three milliseconds of JSON,
+/* Requests that begin between two flushes, and in one, by weight: some four hundred small ones, four milliseconds of JSON,
  * templates and tokens. What comes behind them stays with the kernel until the next pass. */
 #define TCP_PARSE_MAX (384 * KIB)
 #define TCP_SKIPPED_MAX 512 /* sockets whose turn has not come and that are watched on: libuv asks again at once when 1024 are readable */
@@ -255,7 +255,7 @@ static void conn_write(struct tcp_conn *tc, uint64_t now)
 			continue;
 		}
 		buf = uv_buf_init((char *)data, (unsigned)len);
-		if (errno != EAGAIN || uv_write(&tc->write, &tc->handle.stream, &buf, 1, on_written) < 0) {
+		if ((errno != EAGAIN && errno != ENOBUFS) || uv_write(&tc->write, &tc->handle.stream, &buf, 1, on_written) < 0) {
 			conn_lost(tc->conn);
 			return;
 		}

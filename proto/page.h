@@ -46,12 +46,13 @@ struct page_hist {
 	_Atomic uint64_t sum_bits; /* a double's bits */
 };
 
-/* How often an idle process shows that it lives: no need to wake oftener, and each waking costs. An eighth of --heartbeat-timeout. */
+/* How often an idle process shows that it lives: no need to wake oftener, and each waking costs. An eighth of --heartbeat-timeout and of
+ * --hang-timeout (0: none of its own) at most. */
 #define PAGE_BEAT_NS (500 * NS_PER_MS)
 
-static inline uint64_t page_beat_ns(uint64_t heartbeat_timeout)
+static inline uint64_t page_beat_ns(uint64_t heartbeat_timeout, uint64_t hang_timeout)
 {
-	return min_u64(PAGE_BEAT_NS, heartbeat_timeout / 8);
+	return min_u64(PAGE_BEAT_NS, (hang_timeout ? min_u64(heartbeat_timeout, hang_timeout) : heartbeat_timeout) / 8);
 }
 
 struct page_slot {

@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #define TICK_MS 100             /* heartbeat, restart delays, progress */
-#define TICK_CALM_MS 1000       /* while everybody serves, where --heartbeat-timeout is TICK_CALM_FACTOR times that */
+#define TICK_CALM_MS 1000       /* while everybody serves, where --heartbeat-timeout and --hang-timeout are TICK_CALM_FACTOR times that */
 #define TICK_CALM_FACTOR 8
 #define STOP_GRACE_NS (2 * NS_PER_S) /* for executor and workers to end by themselves */
 #define PROGRESS_WIDTH 40
@@ -419,7 +419,8 @@ static void serve_finish(struct serve *s)
 /* An idle mesh should cost next to nothing. */
 static void serve_pace(struct serve *s, bool is_calm)
 {
-	uint64_t ms = is_calm && s->config.heartbeat_timeout >= TICK_CALM_FACTOR * TICK_CALM_MS * NS_PER_MS ? TICK_CALM_MS : TICK_MS;
+	uint64_t limit = s->config.hang_timeout ? min_u64(s->config.heartbeat_timeout, s->config.hang_timeout) : s->config.heartbeat_timeout;
+	uint64_t ms = is_calm && limit >= TICK_CALM_FACTOR * TICK_CALM_MS * NS_PER_MS ? TICK_CALM_MS : TICK_MS;
 
 	if (uv_timer_get_repeat(&s->tick) != ms) uv_timer_start(&s->tick, on_serve_tick, ms, ms);
 }

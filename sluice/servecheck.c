@@ -18,7 +18,7 @@
 
 /* A child is given descriptor numbers up to CHILD_FD_REPLY_EVENT + LIMIT_WORKERS; the rest is for sockets. */
 #define DESCRIPTORS_MIN 512
-#define HANG_TIMEOUT_MIN_NS (NS_PER_S / 2) /* heartbeats come every 100 ms, and so does the supervisor's look */
+#define HANG_TIMEOUT_MIN_NS (NS_PER_S / 2) /* heartbeats come eight times in it, the supervisor's look five times */
 
 void servecheck_help(void)
 {

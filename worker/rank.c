@@ -12,8 +12,8 @@
 
 #define RANK_SPIN_NS \
 	(30 * NS_PER_US) /* the next step is usually there already; a sleep and its wake-up cost about 50 us */
-#define RANK_CALM 20 /* so many looks without work */
-#define RANK_LOOK_NS  (250 * NS_PER_MS) /* half of the shortest --heartbeat-timeout; how often a rank shows that it lives and asks whether to go on */
+#define RANK_CALM 20 /* looks without work, five seconds: then it looks as rarely as idle processes do, and may notice a drain so much later */
+#define RANK_LOOK_NS  (250 * NS_PER_MS) /* half of the shortest --heartbeat-timeout; at work, how often a rank shows that it lives and asks whether to go on */
 #define RANK_RETRY_NS (200 * NS_PER_US) /* reply ring full: its reader is behind, or dead */
 
 struct rank {

@@ -118,7 +118,7 @@ int workerproc_run(bool null_device)
 		return EXIT_FAILED;
 	}
 	w.io.slot = &w.boot.page->workers[w.boot.index];
-	w.io.calm_look_ns = page_beat_ns(w.boot.config.heartbeat_timeout);
+	w.io.calm_look_ns = page_beat_ns(w.boot.config.heartbeat_timeout, w.boot.config.hang_timeout);
 	rc = workerproc_attach(&w, &err);
 	if (rc != ST_OK) {
 		boot_send_failed(EXIT_FAILED, err.text);

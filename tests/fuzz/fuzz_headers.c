@@ -41,13 +41,17 @@ static void add_field(struct http_request *r, const char *line, size_t len)
 {
 	static const char *const names[] = {"traceparent", "x-request-timeout", "x-slo-ttft-ms", "x-gateway-inference-fairness-id", "x-request-id"};
 	const char *name = names[(uint8_t)line[0] % ARRAY_LEN(names)];
+	size_t from;
 
 	if (memchr(line, 0, len)) return;
 	for (line++, len--; len > 0 && (*line == ' ' || *line == '\t'); len--) line++;
+	from = r->head.len;
 	strbuf_append(&r->head, name, strlen(name) + 1);
+	http_name_ends(r, from);
 	strbuf_append(&r->head, line, len);
 	strbuf_putc(&r->head, 0);
 	r->n_fields += 2;
+	CHECK(r->head.overflow || http_header(r, name, NULL)); /* what is there is found */
 }
 
 static bool is_id(const char *s, size_t n)
