@@ -41,6 +41,7 @@ struct zsock {
 	int n_open; /* handles not yet closed */
 	bool closing;
 	bool full;  /* a send was refused; on_ready is owed */
+	bool yields; /* the rest is read in the next pass */
 	struct strbuf packet; /* of PUSH: what was put and is not sent */
 	uint32_t n_packet;    /* messages in it */
 	zsock_on_message on_message;
@@ -159,9 +160,9 @@ static void zsock_read(struct zsock *s)
 {
 	uint32_t n = 0;
 
-	while (n < ZSOCK_PORTION && !s->closing && zsock_receive(s, &n)) continue;
+	while (n < ZSOCK_PORTION && !s->yields && !s->closing && zsock_receive(s, &n)) continue;
 	if (s->closing) return;
-	if (n >= ZSOCK_PORTION) uv_idle_start(&s->again, on_zsock_again);
+	if (n >= ZSOCK_PORTION || s->yields) uv_idle_start(&s->again, on_zsock_again);
 	else uv_idle_stop(&s->again);
 }
 
@@ -181,9 +182,17 @@ void zsock_poll(struct zsock *s)
 	else if (s->full) zsock_look(s);
 }
 
+void zsock_yield(struct zsock *s)
+{
+	s->yields = true;
+}
+
 static void on_zsock_again(uv_idle_t *h)
 {
-	zsock_poll(h->data);
+	struct zsock *s = h->data;
+
+	s->yields = false;
+	zsock_poll(s);
 }
 
 static void on_zsock_poll(uv_poll_t *h, int status, int events)

@@ -45,6 +45,8 @@ void zsock_flush(struct zsock *s);
 /* Reads everything that is there now, calling on_message; of a full socket: looks whether there is room. Costs a socket that has
  * nothing to do no system call when it is one for sending. */
 void zsock_poll(struct zsock *s);
+/* From on_message: what comes after this packet is read in the loop's next pass, whatever else is called before. */
+void zsock_yield(struct zsock *s);
 
 struct zsock_stats {
 	uint64_t sent, received, refused_full, bad_mac;

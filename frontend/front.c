@@ -36,6 +36,7 @@
 
 #define FRONT_TICK_MS 250          /* connections' timeouts; with the heartbeat, where that is rarer: one waking for both */
 #define FRONT_HELLO_NS (200 * NS_PER_MS)
+#define FRONT_READ_NS (2 * NS_PER_MS) /* messages, before what they say is written */
 #define FRONT_CUT_NS (NS_PER_S)    /* at the end of a drain: for error events to reach their clients */
 #define FRONT_FD_RESERVE 64        /* descriptors for all that is no connection */
 #define FRONT_CONNECTIONS_MAX (1u << 20)
@@ -61,6 +62,7 @@ struct front {
 	uint64_t used_ns; /* processor time at the end of the last pass */
 	struct pace pace;
 	uint64_t arrived_ns;  /* of this pass's first message; 0: none came */
+	uint64_t read_ns;     /* how long this pass reads messages */
 	uint64_t n_delivered; /* tokens, up to the last pass */
 	bool draining, cut, retiring;
 	uint64_t drain_deadline_ns; /* or of retiring */
@@ -91,6 +93,7 @@ static void on_lane_message(void *ctx, const struct msg *m)
 	f->api.now = clock_now_ns();
 	if (!f->arrived_ns) f->arrived_ns = f->api.now;
 	lives_on_message(f->lives, m, f->api.now);
+	if (f->api.now - f->arrived_ns >= f->read_ns) lane_yield(f->lane);
 }
 
 static void on_lane_ready(void *ctx)
@@ -270,25 +273,29 @@ static void front_check_engine(struct front *f)
 }
 
 /* What came in this pass is with the kernel now, unless its client reads too slowly (then api_on_waited() tells of the time); one look at
- * the clock for all of it. */
-static void front_wrote(struct front *f)
+ * the clock for all of it. The next pass may read for as long as this one's writing took: an engine that is faster than the writes of
+ * single tokens gets several into each, and nobody waits for more than twice that. */
+static void front_wrote(struct front *f, uint64_t began_ns)
 {
+	uint64_t now = clock_now_ns();
 	struct lives_stats ls;
 
 	lives_stats(f->lives, &ls);
 	if (f->arrived_ns && ls.tokens > f->n_delivered)
-		page_observe_n(f->api.slot, HISTOGRAM_write, (double)(clock_now_ns() - f->arrived_ns) / 1e9, ls.tokens - f->n_delivered);
+		page_observe_n(f->api.slot, HISTOGRAM_write, (double)(now - f->arrived_ns) / 1e9, ls.tokens - f->n_delivered);
+	f->read_ns = max_u64(FRONT_READ_NS, now - began_ns);
 	f->n_delivered = ls.tokens;
 	f->arrived_ns = 0;
 }
 
 static void front_pass(struct front *f)
 {
-	uint64_t now = clock_now_ns();
+	uint64_t now = clock_now_ns(), read_ns;
 	int i;
 
 	/* First: what is read here must be written in this pass, since its edge is used up and the loop may sleep now. */
 	lane_poll(f->lane);
+	read_ns = clock_now_ns();
 	front_check_engine(f);
 	/* Twice: writing makes room for streams that waited, and may begin pipelined requests. */
 	for (i = 0; i < 2; i++) {
@@ -298,7 +305,7 @@ static void front_pass(struct front *f)
 		embeds_step(&f->api, now);
 		f->flushed = tcp_flush(f->tcp, now);
 	}
-	front_wrote(f);
+	front_wrote(f, read_ns);
 	journal_pass(f->api.journal, f->api.slot);
 	lane_flush(f->lane);
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, now, memory_order_relaxed);

@@ -308,6 +308,7 @@ static bool on_token(void *owner, const struct live_token *t)
 	struct gen_choice *c = owner;
 	bool found = false;
 
+	gen_write_earlier(c);
 	gen_observe(c, t);
 	gen_show(c, t);
 	if (t->n_top > 0 && t->top_logprobs.n > 0) c->logprob_sum += (double)col_f32(t->top_logprobs, 0);

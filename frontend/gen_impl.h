@@ -47,6 +47,10 @@ void gen_due(struct gen *g);
 /* Cancels what still runs: it must not work for nobody. */
 void gen_cancel(struct gen *g);
 void gen_free(struct gen *g);
+/* Another token comes before the last one has been written, because the engine is ahead of the loop. The last one becomes a chunk of its
+ * own: a client sees every token. All of them are still one write, at the end of the pass. Only a client that reads too slowly gets several
+ * tokens a chunk: a text that waits takes a fraction of its chunks' memory. */
+void gen_write_earlier(struct gen_choice *c);
 /* Counts what the choice holds now; ends the generation where that is too much. */
 void gen_hold(struct gen_choice *c);
 void gen_too_large(struct gen *g);

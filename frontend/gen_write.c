@@ -201,6 +201,20 @@ static bool gen_waits_in_queue(const struct gen *g)
 	return true;
 }
 
+static bool gen_may_write(const struct gen *g)
+{
+	return g->begun || (!admission_waits_for_token(g->req) && !gen_waits_in_queue(g) && gen_may_begin(g));
+}
+
+void gen_write_earlier(struct gen_choice *c)
+{
+	struct gen *g = c->gen;
+
+	if (!list_is_linked(&c->in_due) || g->error.status || !gen_may_write(g) || !http_stream_has_room(g->req)) return;
+	gen_begin(g);
+	gen_write_choice(g, c);
+}
+
 /* What keeps a stream from beginning looks at it again when it is over: the executor's word, a token, an end, or gens_step(). */
 static void gen_step(struct gen *g)
 {
@@ -210,8 +224,7 @@ static void gen_step(struct gen *g)
 		gen_end(g);
 		return;
 	}
-	if (!g->is_stream) return;
-	if (!g->begun && (admission_waits_for_token(g->req) || gen_waits_in_queue(g) || !gen_may_begin(g))) return;
+	if (!g->is_stream || !gen_may_write(g)) return;
 	gen_begin(g);
 	while (http_stream_has_room(g->req) && (l = list_first(&g->due))) gen_write_choice(g, CONTAINER_OF(l, struct gen_choice, in_due));
 }

@@ -85,6 +85,11 @@ void lane_poll(struct lane_link *l)
 	if (l->push) zsock_poll(l->push);
 }
 
+void lane_yield(struct lane_link *l)
+{
+	zsock_yield(l->pull);
+}
+
 uint64_t lane_dropped(const struct lane_link *l)
 {
 	struct zsock_stats s;

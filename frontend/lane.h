@@ -30,6 +30,8 @@ int lane_send(struct lane_link *l, const struct msg *m) MUST_CHECK;
 /* What lane_send() took goes now, as one packet: once a pass. */
 void lane_flush(struct lane_link *l);
 void lane_poll(struct lane_link *l);
+/* From on_message: further messages are for the next pass. */
+void lane_yield(struct lane_link *l);
 /* Messages dropped so far. */
 uint64_t lane_dropped(const struct lane_link *l);
 /* The sockets close in the loop; afterwards lane_free(). */
