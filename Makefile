@@ -21,7 +21,7 @@ B := $(if $(filter release,$(FLAVOUR)),build,build/$(FLAVOUR))
 VERSION := $(shell cat VERSION 2>/dev/null || echo 0.0.0)
 
 MSGPACK := $(shell pkg-config --exists msgpack-c 2>/dev/null && echo msgpack-c || echo msgpack)
-PKGS := libuv libzmq $(MSGPACK) jansson libpcre2-8 libutf8proc libsodium libxxhash libcurl libssl libcrypto
+PKGS := libuv $(MSGPACK) jansson libpcre2-8 libutf8proc libsodium libxxhash libcurl libssl libcrypto
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 

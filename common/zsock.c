@@ -1,53 +1,83 @@
-/* zsock.c - see zsock.h. The only file that includes zmq.h.
+/* zsock.c - see zsock.h.
  *
- * ZMQ_FD signals edges: it becomes readable once when something changed, and may then stay silent although messages wait.
- * So every wake-up is followed by a look at ZMQ_EVENTS, and reading goes on until EAGAIN. A flood is read in portions: when a
- * portion is full, an idle handle continues in the next loop pass.
+ * Owns the sockets, what was read and is no whole message yet, and what waits to be written. A PULL socket has a connection (zconn) for each
+ * PUSH that connected, a PUSH socket one, which it makes again until it is closed.
  *
- * A packet costs its MAC, a handful of system calls and the wake-up of ZeroMQ's thread here and there, whatever is in it: several
- * times what a short message costs otherwise. So what is put in one pass of a loop goes as one. */
+ * A packet costs its MAC, two system calls and perhaps the wake-up of the other side, whatever is in it: several times what a short
+ * message costs otherwise. So what is put in one pass of a loop goes as one. */
 #include "common/zsock.h"
 
+#include "common/list.h"
 #include "common/log.h"
 #include "common/mem.h"
 #include "common/strbuf.h"
+#include "common/zmtp.h"
 
 #include <errno.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #define ZSOCK_MAC_BYTES 16
-#define ZSOCK_LEN_BYTES 4         /* before each message of a packet, little-endian */
-#define ZSOCK_PORTION 512        /* messages read a loop pass, about: a packet is not interrupted */
+#define ZSOCK_LEN_BYTES 4             /* before each message of a packet, little-endian */
+#define ZSOCK_PORTION 512             /* messages read a loop pass, about: a packet is not interrupted */
 #define ZSOCK_PACKET_BYTES (64 * KIB) /* a packet that is longer than this takes no further message */
-#define ZSOCK_RECONNECT_MS 10    /* a restarted executor binds its socket some ms after its epoch is announced */
+#define ZSOCK_READ_BYTES (64 * KIB)   /* room for a read, at least */
+#define ZSOCK_RECONNECT_MS 10         /* a restarted executor binds its socket some ms after its epoch is announced */
+#define ZSOCK_BACKLOG 512
+#define ZSOCK_PEERS_MAX 1024
 
 struct zctx {
-	void *zmq;
 	uint8_t key[ZSOCK_KEY_BYTES];
 	size_t message_max;
 };
 
+/* A connection. It lives until the loop has closed its handle. */
+struct zconn {
+	struct list_link link; /* zsock.conns */
+	struct zsock *sock;
+	uv_poll_t poll;
+	int fd, events;
+	bool closing;
+	struct zmtp proto;
+	uint8_t *in; /* read, and not yet taken */
+	size_t in_len, in_cap;
+};
+
+/* A packet as it is written, that waits for the other side. */
+struct zpacket {
+	struct list_link link; /* zsock.queue */
+	size_t len, at;        /* at: written so far */
+	uint8_t data[];
+};
+
 struct zsock {
 	struct zctx *ctx;
-	void *zmq;
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* of a bound socket; "" for PUSH */
-	uv_poll_t poll;
-	uv_idle_t again;
-	int n_open; /* handles not yet closed */
-	bool closing;
-	bool full;  /* a send was refused; on_ready is owed */
-	bool yields; /* the rest is read in the next pass */
-	struct strbuf packet; /* of PUSH: what was put and is not sent */
-	uint32_t n_packet;    /* messages in it */
-	zsock_on_message on_message;
-	void (*on_ready)(void *ctx);
-	void *user;
+	enum zmtp_role role;
+	uv_loop_t *loop;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	struct list conns;
+	uint32_t n_conns, n_handles; /* not yet closed: connections' and own */
+	bool closing, warned;
 	struct zsock_stats stats;
+	void *user;
+	/* PULL */
+	int listen_fd;
+	uv_poll_t listen;
+	uv_idle_t again; /* while something that was read has not been taken */
+	bool yields;
+	zsock_on_message on_message;
+	/* PUSH */
+	uv_timer_t reconnect;
+	struct list queue;
+	uint32_t n_queued, hwm;
+	bool full;            /* a send was refused; on_ready is owed */
+	struct strbuf packet; /* what was put and is not sent */
+	uint32_t n_packet;    /* messages in it */
+	void (*on_ready)(void *ctx);
 };
 
 struct zctx *zctx_new(const uint8_t key[ZSOCK_KEY_BYTES], size_t message_max)
@@ -55,17 +85,14 @@ struct zctx *zctx_new(const uint8_t key[ZSOCK_KEY_BYTES], size_t message_max)
 	struct zctx *z = mem_new(struct zctx);
 
 	CHECK(sodium_init() >= 0);
-	z->zmq = zmq_ctx_new();
-	CHECK(z->zmq);
-	memcpy(z->key, key, ZSOCK_KEY_BYTES);
 	z->message_max = message_max;
+	memcpy(z->key, key, ZSOCK_KEY_BYTES);
 	return z;
 }
 
 void zctx_free(struct zctx *z)
 {
 	if (!z) return;
-	while (zmq_ctx_term(z->zmq) != 0 && errno == EINTR) continue;
 	sodium_memzero(z->key, sizeof(z->key));
 	free(z);
 }
@@ -75,21 +102,105 @@ static void zsock_mac(const struct zctx *z, const void *data, size_t len, uint8_
 	crypto_generichash(mac, ZSOCK_MAC_BYTES, data, len, z->key, ZSOCK_KEY_BYTES);
 }
 
-/* ---- receive ---- */
-
-/* Reads the frames that follow until the message ends; they belong to nothing we know. */
-static void zsock_skip_rest(struct zsock *s)
+static size_t zctx_packet_max(const struct zctx *z)
 {
-	zmq_msg_t f;
-	int more = 1;
-
-	while (more) {
-		zmq_msg_init(&f);
-		if (zmq_msg_recv(&f, s->zmq, ZMQ_DONTWAIT) < 0) more = 0;
-		else more = zmq_msg_more(&f);
-		zmq_msg_close(&f);
-	}
+	return ZSOCK_PACKET_BYTES + 2 * ZSOCK_LEN_BYTES + z->message_max;
 }
+
+/* Once a socket: a peer that does it again and again must not fill the log. */
+#define zsock_warn(s, fmt, ...)                                                          \
+	do {                                                                             \
+		if (!(s)->warned) log_warning("%s: " fmt, (s)->path, __VA_ARGS__);       \
+		(s)->warned = true;                                                      \
+	} while (0)
+
+/* ---- connections ---- */
+
+static void zsock_release(struct zsock *s)
+{
+	struct list_link *l;
+
+	while ((l = list_pop_front(&s->queue))) free(CONTAINER_OF(l, struct zpacket, link));
+	strbuf_release(&s->packet);
+	free(s);
+}
+
+static void zsock_handle_closed(struct zsock *s)
+{
+	if (--s->n_handles == 0 && s->closing) zsock_release(s);
+}
+
+static void on_zsock_closed(uv_handle_t *h)
+{
+	zsock_handle_closed(h->data);
+}
+
+static void on_zconn_closed(uv_handle_t *h)
+{
+	struct zconn *c = h->data;
+	struct zsock *s = c->sock;
+
+	free(c->in);
+	free(c);
+	zsock_handle_closed(s);
+}
+
+static void on_zconn(uv_poll_t *h, int status, int events);
+static void on_zsock_reconnect(uv_timer_t *t);
+
+static void zconn_watch(struct zconn *c, int events)
+{
+	if (c->events == events) return;
+	c->events = events;
+	CHECK(uv_poll_start(&c->poll, events, on_zconn) == 0);
+}
+
+static void zconn_close(struct zconn *c)
+{
+	if (c->closing) return;
+	c->closing = true;
+	list_remove(&c->sock->conns, &c->link);
+	c->sock->n_conns--;
+	uv_close((uv_handle_t *)&c->poll, on_zconn_closed);
+	close(c->fd);
+}
+
+/* The other side is gone, or of no use. A packet that it has a part of is lost; what waits behind it waits for the successor. */
+static void zconn_lost(struct zconn *c)
+{
+	struct zsock *s = c->sock;
+	struct list_link *first = list_first(&s->queue);
+
+	zconn_close(c);
+	if (s->role == ZMTP_PULL || s->closing) return;
+	if (first && CONTAINER_OF(first, struct zpacket, link)->at > 0) {
+		list_remove(&s->queue, first);
+		s->n_queued--;
+		free(CONTAINER_OF(first, struct zpacket, link));
+	}
+	uv_timer_start(&s->reconnect, on_zsock_reconnect, ZSOCK_RECONNECT_MS, 0);
+}
+
+static void zconn_new(struct zsock *s, int fd)
+{
+	struct zconn *c = mem_new(struct zconn);
+	uint8_t hello[ZMTP_HELLO_BYTES];
+
+	c->sock = s;
+	c->fd = fd;
+	zmtp_init(&c->proto, s->role, zctx_packet_max(s->ctx) + ZSOCK_MAC_BYTES + 2 * ZMTP_HEAD_BYTES);
+	CHECK(uv_poll_init(s->loop, &c->poll, fd) == 0);
+	c->poll.data = c;
+	list_push_back(&s->conns, &c->link);
+	s->n_conns++;
+	s->n_handles++;
+	zconn_watch(c, UV_READABLE);
+	zmtp_hello(s->role, hello);
+	/* A new socket has room for it. */
+	if (send(fd, hello, sizeof(hello), MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(hello)) zconn_lost(c);
+}
+
+/* ---- receive ---- */
 
 /* Gives on the messages of a packet; returns how many. Its maker had the key, so a length that does not fit is his mistake: the rest
  * is dropped and counted. */
@@ -100,7 +211,7 @@ static uint32_t zsock_unpack(struct zsock *s, const uint8_t *p, size_t len)
 	while (len > 0 && !s->closing) {
 		if (len >= ZSOCK_LEN_BYTES) memcpy(&n_bytes, p, ZSOCK_LEN_BYTES);
 		if (len < ZSOCK_LEN_BYTES || n_bytes > len - ZSOCK_LEN_BYTES) {
-			s->stats.bad_mac++;
+			s->stats.dropped++;
 			break;
 		}
 		s->stats.received++;
@@ -112,74 +223,17 @@ static uint32_t zsock_unpack(struct zsock *s, const uint8_t *p, size_t len)
 	return n;
 }
 
-/* One packet: adds its messages to *n. False when there is none. */
-static bool zsock_receive(struct zsock *s, uint32_t *n)
+/* Returns how many messages were in it; what is dropped counts as one. */
+static uint32_t zsock_take(struct zsock *s, const struct zmtp_message *m)
 {
 	uint8_t mac[ZSOCK_MAC_BYTES];
-	zmq_msg_t body, tag;
-	bool good = false;
 
-	zmq_msg_init(&body);
-	zmq_msg_init(&tag);
-	if (zmq_msg_recv(&body, s->zmq, ZMQ_DONTWAIT) < 0) {
-		zmq_msg_close(&body);
-		zmq_msg_close(&tag);
-		return false;
+	if (m->n_parts == 2 && m->parts[1].len == ZSOCK_MAC_BYTES) {
+		zsock_mac(s->ctx, m->parts[0].data, m->parts[0].len, mac);
+		if (sodium_memcmp(mac, m->parts[1].data, ZSOCK_MAC_BYTES) == 0) return zsock_unpack(s, m->parts[0].data, m->parts[0].len);
 	}
-	if (zmq_msg_more(&body) && zmq_msg_recv(&tag, s->zmq, ZMQ_DONTWAIT) >= 0) {
-		if (zmq_msg_more(&tag)) {
-			zsock_skip_rest(s);
-		} else if (zmq_msg_size(&tag) == ZSOCK_MAC_BYTES) {
-			zsock_mac(s->ctx, zmq_msg_data(&body), zmq_msg_size(&body), mac);
-			good = sodium_memcmp(mac, zmq_msg_data(&tag), ZSOCK_MAC_BYTES) == 0;
-		}
-	}
-	if (good) {
-		*n += zsock_unpack(s, zmq_msg_data(&body), zmq_msg_size(&body));
-	} else {
-		s->stats.bad_mac++;
-		*n += 1;
-	}
-	zmq_msg_close(&body);
-	zmq_msg_close(&tag);
-	return true;
-}
-
-static int zsock_events(struct zsock *s)
-{
-	int events = 0;
-	size_t size = sizeof(events);
-
-	if (zmq_getsockopt(s->zmq, ZMQ_EVENTS, &events, &size) != 0) return 0;
-	return events;
-}
-
-static void on_zsock_again(uv_idle_t *h);
-
-static void zsock_read(struct zsock *s)
-{
-	uint32_t n = 0;
-
-	while (n < ZSOCK_PORTION && !s->yields && !s->closing && zsock_receive(s, &n)) continue;
-	if (s->closing) return;
-	if (n >= ZSOCK_PORTION || s->yields) uv_idle_start(&s->again, on_zsock_again);
-	else uv_idle_stop(&s->again);
-}
-
-/* Also quiets the descriptor of a socket that only sends. */
-static void zsock_look(struct zsock *s)
-{
-	if (!(zsock_events(s) & ZMQ_POLLOUT) || !s->full) return;
-	s->full = false;
-	zsock_flush(s);
-	if (!s->full && s->on_ready) s->on_ready(s->user);
-}
-
-void zsock_poll(struct zsock *s)
-{
-	if (s->closing) return;
-	if (s->on_message) zsock_read(s);
-	else if (s->full) zsock_look(s);
+	s->stats.dropped++;
+	return 1;
 }
 
 void zsock_yield(struct zsock *s)
@@ -187,159 +241,175 @@ void zsock_yield(struct zsock *s)
 	s->yields = true;
 }
 
+static void on_zsock_again(uv_idle_t *h);
+
+/* Takes what is whole of what was read. Returns how many bytes the next thing needs; 0 when it stopped before. */
+static size_t zconn_take(struct zconn *c, uint32_t *n)
+{
+	struct zsock *s = c->sock;
+	struct errbuf err = {{0}};
+	struct zmtp_message m;
+	size_t at = 0, n_bytes;
+	int rc = ST_OK;
+
+	while (*n < ZSOCK_PORTION && !s->yields) {
+		rc = zmtp_read(&c->proto, c->in + at, c->in_len - at, &m, &n_bytes, &err);
+		if (rc != ST_OK) break;
+		at += n_bytes;
+		if (m.n_parts > 0 && s->role == ZMTP_PULL) *n += zsock_take(s, &m);
+		if (c->closing) return 0;
+	}
+	if (rc != ST_OK && rc != ST_AGAIN) {
+		zsock_warn(s, "a peer %s; its connection is closed", err.text);
+		s->stats.dropped++;
+		zconn_lost(c);
+		return 0;
+	}
+	c->in_len -= at;
+	if (at > 0 && c->in_len > 0) memmove(c->in, c->in + at, c->in_len);
+	if (rc == ST_AGAIN) return n_bytes;
+	if (s->role == ZMTP_PULL) uv_idle_start(&s->again, on_zsock_again);
+	return 0;
+}
+
+/* Memory that a long message needed is not kept. */
+static void zconn_trim(struct zconn *c)
+{
+	if (c->in_len > 0 || c->in_cap <= MIB) return;
+	free(c->in);
+	c->in = NULL;
+	c->in_cap = 0;
+}
+
+/* A read that brings less than there was room for has brought everything. */
+static void zconn_read(struct zconn *c)
+{
+	size_t need = 0, room;
+	uint32_t n = 0;
+	ssize_t got;
+
+	do {
+		mem_reserve(c->in, c->in_cap, max_size(c->in_len + ZSOCK_READ_BYTES, need));
+		room = c->in_cap - c->in_len;
+		got = recv(c->fd, c->in + c->in_len, room, MSG_DONTWAIT);
+		if (got <= 0) {
+			if (got == 0 || (errno != EAGAIN && errno != EINTR)) zconn_lost(c);
+			return;
+		}
+		c->in_len += (size_t)got;
+		need = zconn_take(c, &n);
+	} while (need > 0 && (size_t)got == room);
+	if (!c->closing) zconn_trim(c);
+}
+
+/* What was read in an earlier pass. */
 static void on_zsock_again(uv_idle_t *h)
 {
 	struct zsock *s = h->data;
+	uint32_t n = 0;
 
 	s->yields = false;
-	zsock_poll(s);
-}
+	uv_idle_stop(h);
+	LIST_EACH(&s->conns, l, next) {
+		struct zconn *c = CONTAINER_OF(l, struct zconn, link);
 
-static void on_zsock_poll(uv_poll_t *h, int status, int events)
-{
-	struct zsock *s = h->data;
-
-	if (s->closing) return;
-	if (s->on_message) zsock_read(s);
-	else zsock_look(s);
-}
-
-/* ---- open and close ---- */
-
-static void zsock_set_int(void *zmq, int option, int value)
-{
-	CHECK(zmq_setsockopt(zmq, option, &value, sizeof(value)) == 0);
-}
-
-static int zsock_new(struct zsock **out, struct zctx *z, int type, uint32_t hwm)
-{
-	struct zsock *s = mem_new(struct zsock);
-	int64_t max = (int64_t)(ZSOCK_PACKET_BYTES + 2 * ZSOCK_LEN_BYTES + z->message_max);
-
-	s->ctx = z;
-	strbuf_init(&s->packet, (size_t)max);
-	s->zmq = zmq_socket(z->zmq, type);
-	if (!s->zmq) {
-		free(s);
-		return ST_IO;
+		if (zconn_take(c, &n) > 0) zconn_trim(c);
+		if (s->closing) return;
 	}
-	zsock_set_int(s->zmq, ZMQ_LINGER, 0);
-	zsock_set_int(s->zmq, ZMQ_SNDHWM, (int)hwm);
-	zsock_set_int(s->zmq, ZMQ_RCVHWM, (int)hwm);
-	zsock_set_int(s->zmq, ZMQ_RECONNECT_IVL, ZSOCK_RECONNECT_MS);
-	CHECK(zmq_setsockopt(s->zmq, ZMQ_MAXMSGSIZE, &max, sizeof(max)) == 0);
-	*out = s;
-	return ST_OK;
-}
-
-static int zsock_open(struct zsock *s, uv_loop_t *loop, const char *path, bool bind, struct errbuf *err)
-{
-	char address[sizeof(s->path) + 8];
-	size_t size = sizeof(uv_os_sock_t);
-	uv_os_sock_t fd;
-	int rc;
-
-	if (strlen(path) >= sizeof(s->path))
-		return err_set(err, ST_INVALID, "socket path %s is %zu bytes long, %zu are allowed; choose a shorter --ipc-dir", path,
-			       strlen(path), sizeof(s->path) - 1);
-	snprintf(address, sizeof(address), "ipc://%s", path);
-	if (bind) unlink(path);
-	rc = bind ? zmq_bind(s->zmq, address) : zmq_connect(s->zmq, address);
-	if (rc != 0) return err_set(err, ST_IO, "cannot %s %s: %s", bind ? "bind" : "connect to", address, zmq_strerror(errno));
-	if (bind) snprintf(s->path, sizeof(s->path), "%s", path);
-	if (zmq_getsockopt(s->zmq, ZMQ_FD, &fd, &size) != 0)
-		return err_set(err, ST_IO, "no descriptor for %s: %s", address, zmq_strerror(errno));
-	CHECK(uv_poll_init(loop, &s->poll, (int)fd) == 0);
-	CHECK(uv_idle_init(loop, &s->again) == 0);
-	s->n_open = 2;
-	s->poll.data = s->again.data = s;
-	CHECK(uv_poll_start(&s->poll, UV_READABLE, on_zsock_poll) == 0);
-	zsock_poll(s); /* what arrived before the descriptor was watched gives no edge */
-	return ST_OK;
-}
-
-static void zsock_discard(struct zsock *s)
-{
-	zmq_close(s->zmq);
-	free(s);
-}
-
-int zsock_open_pull(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
-		    zsock_on_message on_message, void *ctx, struct errbuf *err)
-{
-	struct zsock *s;
-	int rc = zsock_new(&s, z, ZMQ_PULL, hwm);
-
-	if (rc != ST_OK) return err_set(err, rc, "no ZeroMQ socket: %s", zmq_strerror(errno));
-	s->on_message = on_message;
-	s->user = ctx;
-	rc = zsock_open(s, loop, path, true, err);
-	if (rc != ST_OK) {
-		zsock_discard(s);
-		return rc;
-	}
-	*out = s;
-	return ST_OK;
-}
-
-int zsock_open_push(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
-		    void (*on_ready)(void *ctx), void *ctx, struct errbuf *err)
-{
-	struct zsock *s;
-	int rc = zsock_new(&s, z, ZMQ_PUSH, hwm);
-
-	if (rc != ST_OK) return err_set(err, rc, "no ZeroMQ socket: %s", zmq_strerror(errno));
-	s->on_ready = on_ready;
-	s->user = ctx;
-	rc = zsock_open(s, loop, path, false, err);
-	if (rc != ST_OK) {
-		zsock_discard(s);
-		return rc;
-	}
-	*out = s;
-	return ST_OK;
-}
-
-static void on_zsock_handle_closed(uv_handle_t *h)
-{
-	struct zsock *s = h->data;
-
-	if (--s->n_open > 0) return;
-	zmq_close(s->zmq); /* only now: the loop must not watch a descriptor that ZeroMQ has closed */
-	if (s->path[0]) unlink(s->path);
-	strbuf_release(&s->packet);
-	free(s);
-}
-
-void zsock_close(struct zsock *s)
-{
-	if (!s || s->closing) return;
-	s->closing = true;
-	uv_close((uv_handle_t *)&s->poll, on_zsock_handle_closed);
-	uv_close((uv_handle_t *)&s->again, on_zsock_handle_closed);
 }
 
 /* ---- send ---- */
 
-/* The packet as it is. What ZeroMQ does not take stays, and `full` is set. */
+static void zsock_drain(struct zsock *s)
+{
+	struct zconn *c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
+	struct list_link *l;
+
+	while ((l = list_first(&s->queue))) {
+		struct zpacket *p = CONTAINER_OF(l, struct zpacket, link);
+		ssize_t n = send(c->fd, p->data + p->at, p->len - p->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno != EAGAIN && errno != EINTR) {
+			zconn_lost(c);
+			return;
+		}
+		p->at += n > 0 ? (size_t)n : 0;
+		if (p->at < p->len) break;
+		list_remove(&s->queue, l);
+		s->n_queued--;
+		free(p);
+	}
+	zconn_watch(c, l ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+}
+
+/* A full socket says so when half of its queue has gone. */
+static void zsock_look(struct zsock *s)
+{
+	if (!s->full || s->n_queued > s->hwm / 2) return;
+	s->full = false;
+	zsock_flush(s);
+	if (!s->full && s->on_ready) s->on_ready(s->user);
+}
+
+/* The other side may take packets. */
+static bool zsock_is_up(const struct zsock *s)
+{
+	struct list_link *first = list_first(&s->conns);
+
+	return first && CONTAINER_OF(first, struct zconn, link)->proto.up;
+}
+
+/* What of it the kernel takes at once; 0 when nothing can go now. */
+static size_t zsock_write(struct zsock *s, const struct iovec *parts, size_t n_parts)
+{
+	struct msghdr m = {.msg_iov = (struct iovec *)parts, .msg_iovlen = n_parts};
+	struct zconn *c;
+	ssize_t n;
+
+	if (s->n_queued > 0 || !zsock_is_up(s)) return 0;
+	c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
+	n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n >= 0) return (size_t)n;
+	if (errno != EAGAIN && errno != EINTR) zconn_lost(c);
+	return 0;
+}
+
+static void zsock_queue(struct zsock *s, const struct iovec *parts, size_t n_parts, size_t len, size_t written)
+{
+	struct zpacket *p = mem_realloc(NULL, sizeof(*p) + len, 1);
+	uint8_t *to = p->data;
+
+	*p = (struct zpacket){.len = len, .at = written};
+	for (size_t i = 0; i < n_parts; i++) {
+		memcpy(to, parts[i].iov_base, parts[i].iov_len);
+		to += parts[i].iov_len;
+	}
+	list_push_back(&s->queue, &p->link);
+	s->n_queued++;
+	if (zsock_is_up(s)) zconn_watch(CONTAINER_OF(list_first(&s->conns), struct zconn, link), UV_READABLE | UV_WRITABLE);
+}
+
+/* The packet as it is. At the high-water mark it stays, and `full` is set. */
 static int zsock_send_packet(struct zsock *s)
 {
-	uint8_t mac[ZSOCK_MAC_BYTES];
-	int rc;
+	uint8_t heads[2][ZMTP_HEAD_BYTES], mac[ZSOCK_MAC_BYTES];
+	struct iovec parts[] = {{heads[0], zmtp_head(heads[0], s->packet.len, true)}, {s->packet.data, s->packet.len},
+				{heads[1], zmtp_head(heads[1], sizeof(mac), false)}, {mac, sizeof(mac)}};
+	size_t len = 0, written;
 
-	if (zmq_send(s->zmq, s->packet.data, s->packet.len, ZMQ_DONTWAIT | ZMQ_SNDMORE) < 0) {
+	if (s->n_queued >= s->hwm) {
 		s->full = true;
 		return ST_AGAIN;
 	}
 	zsock_mac(s->ctx, s->packet.data, s->packet.len, mac);
-	/* The later parts of a message always fit where its first part went. */
-	rc = zmq_send(s->zmq, mac, sizeof(mac), ZMQ_DONTWAIT) < 0 ? ST_IO : ST_OK;
-	if (rc == ST_OK) s->stats.sent += s->n_packet;
-	s->full = false;
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++) len += parts[i].iov_len;
+	written = zsock_write(s, parts, ARRAY_LEN(parts));
+	if (written < len) zsock_queue(s, parts, ARRAY_LEN(parts), len, written);
+	s->stats.sent += s->n_packet;
 	s->n_packet = 0;
 	strbuf_reset(&s->packet);
 	if (s->packet.cap > MIB) strbuf_release(&s->packet);
-	return rc;
+	return ST_OK;
 }
 
 static int zsock_append(struct zsock *s, const void *data, size_t len)
@@ -365,8 +435,7 @@ int zsock_put(struct zsock *s, const void *data, size_t len)
 
 void zsock_flush(struct zsock *s)
 {
-	if (s->closing || s->full || s->n_packet == 0) return;
-	if (zsock_send_packet(s) == ST_IO) log_error("a packet of messages was not sent: %s", zmq_strerror(errno));
+	if (!s->closing && !s->full && s->n_packet > 0) (void)zsock_send_packet(s);
 }
 
 int zsock_send(struct zsock *s, const void *data, size_t len)
@@ -382,6 +451,149 @@ int zsock_send(struct zsock *s, const void *data, size_t len)
 	strbuf_reset(&s->packet);
 	s->stats.refused_full++;
 	return rc;
+}
+
+/* ---- events of the loop ---- */
+
+static void on_zconn(uv_poll_t *h, int status, int events)
+{
+	struct zconn *c = h->data;
+	struct zsock *s = c->sock;
+
+	/* First what was read before: so the flood of a peer waits with the peer. */
+	bool is_behind = s->role == ZMTP_PULL && uv_is_active((uv_handle_t *)&s->again);
+
+	if (status < 0) zconn_lost(c);
+	else if (events & UV_READABLE && !is_behind) zconn_read(c);
+	if (c->closing || s->role == ZMTP_PULL || !c->proto.up) return;
+	if (s->n_queued > 0) zsock_drain(s);
+	zsock_look(s);
+}
+
+static void on_zsock_accept(uv_poll_t *h, int status, int events)
+{
+	struct zsock *s = h->data;
+	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (fd < 0) return;
+	if (s->n_conns < ZSOCK_PEERS_MAX) {
+		zconn_new(s, fd);
+		return;
+	}
+	zsock_warn(s, "more than %d connections are closed", ZSOCK_PEERS_MAX);
+	close(fd);
+}
+
+static void zsock_connect(struct zsock *s)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	memcpy(to.sun_path, s->path, sizeof(to.sun_path));
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0) {
+		zconn_new(s, fd);
+		return;
+	}
+	if (fd >= 0) close(fd);
+	uv_timer_start(&s->reconnect, on_zsock_reconnect, ZSOCK_RECONNECT_MS, 0);
+}
+
+static void on_zsock_reconnect(uv_timer_t *t)
+{
+	zsock_connect(t->data);
+}
+
+/* ---- open and close ---- */
+
+static int zsock_new(struct zsock **out, struct zctx *z, uv_loop_t *loop, enum zmtp_role role, const char *path, struct errbuf *err)
+{
+	struct zsock *s;
+
+	if (strlen(path) >= sizeof(s->path))
+		return err_set(err, ST_INVALID, "socket path %s is %zu bytes long, %zu are allowed; choose a shorter --ipc-dir", path,
+			       strlen(path), sizeof(s->path) - 1);
+	s = mem_new(struct zsock);
+	s->ctx = z;
+	s->loop = loop;
+	s->role = role;
+	memcpy(s->path, path, strlen(path));
+	list_init(&s->conns);
+	list_init(&s->queue);
+	strbuf_init(&s->packet, zctx_packet_max(z));
+	*out = s;
+	return ST_OK;
+}
+
+static int zsock_listen(struct zsock *s, struct errbuf *err)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+
+	memcpy(at.sun_path, s->path, sizeof(at.sun_path));
+	s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->listen_fd < 0) return err_set(err, ST_IO, "no socket for %s: %s", s->path, strerror(errno));
+	unlink(s->path);
+	if (bind(s->listen_fd, (struct sockaddr *)&at, sizeof(at)) == 0 && listen(s->listen_fd, ZSOCK_BACKLOG) == 0) return ST_OK;
+	err_set(err, ST_IO, "cannot bind %s: %s", s->path, strerror(errno));
+	close(s->listen_fd);
+	return ST_IO;
+}
+
+int zsock_open_pull(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, zsock_on_message on_message, void *ctx,
+		    struct errbuf *err)
+{
+	struct zsock *s;
+	int rc = zsock_new(&s, z, loop, ZMTP_PULL, path, err);
+
+	if (rc != ST_OK) return rc;
+	s->on_message = on_message;
+	s->user = ctx;
+	rc = zsock_listen(s, err);
+	if (rc != ST_OK) {
+		zsock_release(s);
+		return rc;
+	}
+	CHECK(uv_poll_init(loop, &s->listen, s->listen_fd) == 0);
+	CHECK(uv_idle_init(loop, &s->again) == 0);
+	s->n_handles = 2;
+	s->listen.data = s->again.data = s;
+	CHECK(uv_poll_start(&s->listen, UV_READABLE, on_zsock_accept) == 0);
+	*out = s;
+	return ST_OK;
+}
+
+int zsock_open_push(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
+		    void (*on_ready)(void *ctx), void *ctx, struct errbuf *err)
+{
+	struct zsock *s;
+	int rc = zsock_new(&s, z, loop, ZMTP_PUSH, path, err);
+
+	if (rc != ST_OK) return rc;
+	s->hwm = hwm;
+	s->on_ready = on_ready;
+	s->user = ctx;
+	CHECK(uv_timer_init(loop, &s->reconnect) == 0);
+	s->reconnect.data = s;
+	s->n_handles = 1;
+	zsock_connect(s);
+	*out = s;
+	return ST_OK;
+}
+
+void zsock_close(struct zsock *s)
+{
+	struct list_link *l;
+
+	if (!s || s->closing) return;
+	s->closing = true;
+	while ((l = list_first(&s->conns))) zconn_close(CONTAINER_OF(l, struct zconn, link));
+	if (s->role == ZMTP_PUSH) {
+		uv_close((uv_handle_t *)&s->reconnect, on_zsock_closed);
+		return;
+	}
+	unlink(s->path);
+	uv_close((uv_handle_t *)&s->listen, on_zsock_closed);
+	uv_close((uv_handle_t *)&s->again, on_zsock_closed);
+	close(s->listen_fd);
 }
 
 void zsock_stats(const struct zsock *s, struct zsock_stats *out)

@@ -1,11 +1,12 @@
-/* zsock.h - the only door to ZeroMQ: PUSH and PULL sockets over ipc:// with a MAC on each message, in a libuv loop.
+/* zsock.h - messages between the processes of a mesh: ZeroMQ's PUSH and PULL over ipc://, with a MAC on each message, in a libuv loop.
  *
- * What travels is a packet of two frames: its messages, each behind its length, and a keyed BLAKE2b-128 MAC over them (libsodium
- * crypto_generichash), checked before anything is unpacked; what fails is dropped and counted. LINGER 0, ZMQ_MAXMSGSIZE from proto's limit (passed in), high-water marks set.
+ * What travels is a packet of two frames (zmtp.h): its messages, each behind its length, and a keyed BLAKE2b-128 MAC over them (libsodium
+ * crypto_generichash), checked before anything is unpacked; what fails is dropped and counted. Any ZeroMQ library can be the other side;
+ * a test has libzmq there. Here the sockets belong to the loop: libzmq's I/O thread is two more wake-ups of a processor on each way.
  * A path longer than sockaddr_un allows is refused with a clear text.
  *
- * ZeroMQ is an unreliable transport here: around the death of a peer messages may be lost or reach the successor. The
- * request protocol repairs that. Descriptors signal edges: zsock reads until empty after each wake-up and each send. */
+ * It is an unreliable transport, as with libzmq: around the death of a peer messages may be lost or reach the successor. The request
+ * protocol repairs that. */
 #ifndef SLUICE_ZSOCK_H
 #define SLUICE_ZSOCK_H
 
@@ -16,7 +17,7 @@
 
 #define ZSOCK_KEY_BYTES 32
 
-struct zctx; /* one ZeroMQ context and the key; one a process */
+struct zctx; /* the key, and the longest message; one a process */
 struct zsock;
 
 struct zctx *zctx_new(const uint8_t key[ZSOCK_KEY_BYTES], size_t message_max);
@@ -26,15 +27,16 @@ void zctx_free(struct zctx *z); /* all sockets must be closed */
 typedef void (*zsock_on_message)(void *ctx, const void *data, size_t len);
 
 /* PULL: binds `path` (removing a dead file there) and reads in the loop. */
-int zsock_open_pull(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
-		    zsock_on_message on_message, void *ctx, struct errbuf *err) MUST_CHECK;
-/* PUSH: connects to `path` (which may not exist yet). on_ready is called from the loop when a full socket has room again; may be NULL. */
+int zsock_open_pull(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, zsock_on_message on_message, void *ctx,
+		    struct errbuf *err) MUST_CHECK;
+/* PUSH: connects to `path` (which may not exist yet). hwm: packets that may wait here for the other side. on_ready is called from the loop
+ * when a full socket has room again; may be NULL. */
 int zsock_open_push(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
 		    void (*on_ready)(void *ctx), void *ctx, struct errbuf *err) MUST_CHECK;
 void zsock_close(struct zsock *s); /* handles close in the loop later; the struct frees itself; also removes a bound path */
 
-/* Sends a packet of this message. ST_OK: handed to ZeroMQ. ST_AGAIN: high-water mark (or nobody connected and the queue is full).
- * ST_LIMIT: too long. A socket is used with this or with the next two, not both. */
+/* Sends a packet of this message. ST_OK: it goes, now or when the other side has room. ST_AGAIN: high-water mark. ST_LIMIT: too long.
+ * A socket is used with this or with the next two, not both. */
 int zsock_send(struct zsock *s, const void *data, size_t len) MUST_CHECK;
 
 /* Puts a message into the packet that zsock_flush() sends. The results are those of zsock_send(); what was put before the
@@ -42,14 +44,12 @@ int zsock_send(struct zsock *s, const void *data, size_t len) MUST_CHECK;
 int zsock_put(struct zsock *s, const void *data, size_t len) MUST_CHECK;
 void zsock_flush(struct zsock *s);
 
-/* Reads everything that is there now, calling on_message; of a full socket: looks whether there is room. Costs a socket that has
- * nothing to do no system call when it is one for sending. */
-void zsock_poll(struct zsock *s);
-/* From on_message: what comes after this packet is read in the loop's next pass, whatever else is called before. */
+/* From on_message: what comes after this packet is read in the loop's next pass. */
 void zsock_yield(struct zsock *s);
 
 struct zsock_stats {
-	uint64_t sent, received, refused_full, bad_mac;
+	uint64_t sent, received, refused_full;
+	uint64_t dropped; /* packets whose MAC was wrong, or what was in them; connections that were no PUSH socket's */
 };
 void zsock_stats(const struct zsock *s, struct zsock_stats *out);
 

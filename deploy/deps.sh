@@ -8,9 +8,9 @@
 # A name "a|b" means: the first of them that this release has. Knows Debian 12 and 13 and Ubuntu 24.04.
 set -eu
 
-build="gcc make libc6-dev pkg-config libuv1-dev libzmq3-dev libmsgpack-c-dev|libmsgpack-dev libllhttp-dev|node-llhttp
+build="gcc make libc6-dev pkg-config libuv1-dev libmsgpack-c-dev|libmsgpack-dev libllhttp-dev|node-llhttp
 libjansson-dev libpcre2-dev libutf8proc-dev libsodium-dev libxxhash-dev libcurl4-openssl-dev libssl-dev libmimalloc-dev ca-certificates python3 python3-pip"
-test="$build python3-venv libcmocka-dev libsimde-dev clang libclang-rt-dev curl wrk openssl nginx-light haproxy procps iproute2 xz-utils git prometheus"
+test="$build python3-venv libcmocka-dev libzmq3-dev libsimde-dev clang libclang-rt-dev curl wrk openssl nginx-light haproxy procps iproute2 xz-utils git prometheus"
 
 list=0
 if [ "${1:-}" = --list ]; then

@@ -28,7 +28,6 @@
 #define EDGE_SYNC_IDLE_NS (2 * NS_PER_S) /* but half of --heartbeat-timeout at most */
 /* Less than anybody notices. A packet costs both sides several system calls and wake-ups, and the frontend one more write to its client. */
 #define EDGE_ACCEPT_WAIT_NS (5 * NS_PER_MS)
-#define EDGE_REQUESTS_HWM 100000 /* submits that may queue before frontends get ST_AGAIN */
 #define EDGE_LANE_HWM 10000      /* results that may queue for one frontend; at a step every few ms that is many seconds */
 
 struct lane {
@@ -434,8 +433,7 @@ static void on_edge_heartbeat(uv_timer_t *t)
 {
 	struct edge *e = t->data;
 
-	zsock_poll(e->requests); /* should never find anything; a missed edge must not become a silent engine */
-	edge_pass(e);            /* what was found has used up its edge, and the loop sleeps before its own pass */
+	edge_pass(e);
 }
 
 /* ---- start and end ---- */
@@ -495,7 +493,7 @@ static int edge_open(struct edge *e, struct errbuf *err)
 	if (rc != ST_OK) return rc;
 	e->zctx = zctx_new(e->boot->key, LIMIT_MESSAGE_BYTES);
 	boot_requests_path(e->boot->ipc_dir, e->boot->epoch, path, sizeof(path));
-	return zsock_open_pull(&e->requests, e->zctx, &e->loop, path, EDGE_REQUESTS_HWM, on_request, e, err);
+	return zsock_open_pull(&e->requests, e->zctx, &e->loop, path, on_request, e, err);
 }
 
 static void edge_close(struct edge *e)
@@ -509,7 +507,7 @@ static void edge_close(struct edge *e)
 	for (uint32_t i = 0; i < e->n_ranks; i++) uv_close((uv_handle_t *)&e->replies[i], NULL);
 	uv_run(&e->loop, UV_RUN_DEFAULT); /* the handles' close callbacks */
 	uv_loop_close(&e->loop);
-	zctx_free(e->zctx); /* LINGER is 0: it waits for nobody */
+	zctx_free(e->zctx);
 	for (uint32_t i = 0; i < e->n_ranks; i++) ring_free(e->reply_rings[i]);
 	ring_free(e->steps);
 	core_free(e->core);

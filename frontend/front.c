@@ -290,12 +290,9 @@ static void front_wrote(struct front *f, uint64_t began_ns)
 
 static void front_pass(struct front *f)
 {
-	uint64_t now = clock_now_ns(), read_ns;
+	uint64_t now = clock_now_ns();
 	int i;
 
-	/* First: what is read here must be written in this pass, since its edge is used up and the loop may sleep now. */
-	lane_poll(f->lane);
-	read_ns = clock_now_ns();
 	front_check_engine(f);
 	/* Twice: writing makes room for streams that waited, and may begin pipelined requests. */
 	for (i = 0; i < 2; i++) {
@@ -305,7 +302,7 @@ static void front_pass(struct front *f)
 		embeds_step(&f->api, now);
 		f->flushed = tcp_flush(f->tcp, now);
 	}
-	front_wrote(f, read_ns);
+	front_wrote(f, now);
 	journal_pass(f->api.journal, f->api.slot);
 	lane_flush(f->lane);
 	atomic_store_explicit(&f->api.slot->heartbeat_ns, now, memory_order_relaxed);

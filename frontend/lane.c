@@ -5,8 +5,7 @@
 #include "common/zsock.h"
 
 /* Packets that may queue in the socket before submits wait in live.c instead: one a loop pass, or one for each 64 KiB. */
-#define LANE_HWM_OUT 1000
-#define LANE_HWM_IN 10000 /* results: a packet a step */
+#define LANE_HWM 1000
 
 struct lane_link {
 	const struct boot *boot;
@@ -46,7 +45,7 @@ int lane_open(struct lane_link **out, const struct boot *boot, uv_loop_t *loop, 
 	strbuf_init(&l->packed, LIMIT_MESSAGE_BYTES);
 	l->zctx = zctx_new(boot->key, LIMIT_MESSAGE_BYTES);
 	boot_frontend_path(boot->ipc_dir, boot->index, boot->incarnation, path, sizeof(path));
-	rc = zsock_open_pull(&l->pull, l->zctx, loop, path, LANE_HWM_IN, on_lane_message, l, err);
+	rc = zsock_open_pull(&l->pull, l->zctx, loop, path, on_lane_message, l, err);
 	if (rc == ST_OK) rc = lane_epoch(l, boot->epoch, err);
 	*out = l; /* on an error, the process ends */
 	return rc;
@@ -59,7 +58,7 @@ int lane_epoch(struct lane_link *l, uint64_t epoch, struct errbuf *err)
 	zsock_close(l->push);
 	l->push = NULL;
 	boot_requests_path(l->boot->ipc_dir, epoch, path, sizeof(path));
-	return zsock_open_push(&l->push, l->zctx, l->loop, path, LANE_HWM_OUT, on_lane_ready, l, err);
+	return zsock_open_push(&l->push, l->zctx, l->loop, path, LANE_HWM, on_lane_ready, l, err);
 }
 
 int lane_send(struct lane_link *l, const struct msg *m)
@@ -79,12 +78,6 @@ void lane_flush(struct lane_link *l)
 	if (l->push) zsock_flush(l->push);
 }
 
-void lane_poll(struct lane_link *l)
-{
-	zsock_poll(l->pull);
-	if (l->push) zsock_poll(l->push);
-}
-
 void lane_yield(struct lane_link *l)
 {
 	zsock_yield(l->pull);
@@ -95,7 +88,7 @@ uint64_t lane_dropped(const struct lane_link *l)
 	struct zsock_stats s;
 
 	zsock_stats(l->pull, &s);
-	return s.bad_mac + l->unreadable;
+	return s.dropped + l->unreadable;
 }
 
 void lane_close(struct lane_link *l)

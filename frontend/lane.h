@@ -29,7 +29,6 @@ int lane_epoch(struct lane_link *l, uint64_t epoch, struct errbuf *err) MUST_CHE
 int lane_send(struct lane_link *l, const struct msg *m) MUST_CHECK;
 /* What lane_send() took goes now, as one packet: once a pass. */
 void lane_flush(struct lane_link *l);
-void lane_poll(struct lane_link *l);
 /* From on_message: further messages are for the next pass. */
 void lane_yield(struct lane_link *l);
 /* Messages dropped so far. */

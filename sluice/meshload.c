@@ -143,7 +143,7 @@ static int meshlane_open(struct meshload *l, uint32_t index)
 	a->load = l;
 	a->index = index;
 	boot_frontend_path(dir, index, 0, path, sizeof(path));
-	rc = zsock_open_pull(&a->results, l->zctx, &l->loop, path, LIMIT_SEQS, on_meshlane_message, a, l->err);
+	rc = zsock_open_pull(&a->results, l->zctx, &l->loop, path, on_meshlane_message, a, l->err);
 	if (rc != ST_OK) return rc;
 	boot_requests_path(dir, MESHLOAD_EPOCH, path, sizeof(path));
 	rc = zsock_open_push(&a->requests, l->zctx, &l->loop, path, LIMIT_REQUESTS, NULL, a, l->err);

@@ -29,11 +29,14 @@ MUTATE_AT_LEAST ?= 85
 # A note about passing 64-byte vectors of the emulation; gcc gives it for its own clones of functions, where no pragma reaches.
 $(B)/obj/tests/kernels/test_kernel_avx512.o: FILE_CFLAGS := -Wno-psabi
 
+# libzmq is the other side there; the programs do without it.
+$(B)/tests/test_zmqpeer: PEER_LIBS := -lzmq
+
 define TEST_RULE
 $(B)/tests/$(basename $(notdir $(1))): $(B)/obj/$(1:.c=.o) $(TEST_LIB_OBJS) $(LIB)
 	@mkdir -p $$(@D)
 	@echo "  LD $$@"
-	@$(CC) $(LDFLAGS) -o $$@ $$^ $(LIBS) -lcmocka
+	@$(CC) $(LDFLAGS) -o $$@ $$^ $(LIBS) $$(PEER_LIBS) -lcmocka
 endef
 $(foreach t,$(TEST_SRC),$(eval $(call TEST_RULE,$(t))))
 
