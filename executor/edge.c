@@ -421,12 +421,9 @@ static void edge_pass(struct edge *e)
 static void on_edge_pass(uv_check_t *h)
 {
 	struct edge *e = h->data;
-	uint64_t now, next;
 
 	edge_pass(e);
-	now = clock_now_ns();
-	next = pace_pass(&e->pace, now);
-	if (next > now) clock_sleep_until(next);
+	pace_hold(&e->pace, PACE_EXECUTOR_NS);
 }
 
 static void on_edge_heartbeat(uv_timer_t *t)

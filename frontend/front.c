@@ -323,13 +323,10 @@ static void front_measure(struct front *f)
 static void on_pass(uv_prepare_t *p)
 {
 	struct front *f = p->data;
-	uint64_t now, next;
 
 	front_pass(f);
 	front_measure(f);
-	now = clock_now_ns();
-	next = pace_pass(&f->pace, now);
-	if (next > now) clock_sleep_until(next);
+	pace_hold(&f->pace, PACE_FRONTEND_NS);
 }
 
 static void on_heartbeat(uv_timer_t *t)
