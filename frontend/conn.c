@@ -27,8 +27,6 @@ struct conn {
 	enum conn_state state;
 	bool in_request;   /* READING: some bytes of a request are here */
 	bool in_head;
-	size_t body_len; /* as its head says; 0: it does not */
-	size_t name_at; /* in req.head: where the header name that is being read begins */
 	bool eof;
 	bool linger;       /* unread bytes may be under way when the connection ends */
 	bool is_shut;
@@ -45,6 +43,8 @@ struct conn {
 	llhttp_t parser;
 	uint32_t n_answered; /* requests; once there is one, waiting is keep-alive */
 	size_t head_seen;
+	size_t name_at;    /* in req.head: where the header name that is being read begins */
+	size_t body_len;   /* as its head says; 0: it does not */
 	uint64_t body_raw; /* bytes after the head, framing included */
 	int fail_status;   /* set by a callback that refuses the request */
 	const char *fail_text;

@@ -14,20 +14,15 @@
 #include "common/mem.h"
 #include "common/pace.h"
 #include "frontend/api.h"
-#include "frontend/chat.h"
-#include "frontend/chatfile.h"
 #include "frontend/conn.h"
 #include "frontend/embed.h"
 #include "frontend/gen.h"
-#include "frontend/gendefaults.h"
 #include "frontend/journal.h"
 #include "frontend/lane.h"
+#include "frontend/modelside.h"
 #include "frontend/owner.h"
 #include "frontend/siblings.h"
 #include "frontend/tcp.h"
-#include "frontend/tokfile.h"
-#include "model/ckptident.h"
-#include "model/jsonplace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,9 +49,7 @@ struct front {
 	struct tls_context *tls; /* NULL: plain HTTP */
 	struct lane_link *lane;
 	struct lives *lives;
-	struct tokenizer *tokenizer;
-	struct chat *chat;
-	struct gendefaults defaults;
+	struct modelside model;
 	uint64_t ticked_ns;
 	bool flushed;     /* no connection waits for the next pass */
 	uint64_t used_ns; /* processor time at the end of the last pass */
@@ -342,126 +335,13 @@ static void on_heartbeat(uv_timer_t *t)
 
 /* ---- start ---- */
 
-/* Tokens as workers count them: of a GGUF file its vocabulary's, or the rows of its embedding; of a folder the rows. 0: not said. */
-static uint64_t front_n_tokens(const struct ckpt *c)
-{
-	const struct gguf_kv *tokens = ckpt_gguf(c) ? gguf_find(ckpt_gguf(c), "tokenizer.ggml.tokens") : NULL;
-	const struct ckpt_tensor *embed = ckpt_find(c, "token_embd.weight");
-	const json_t *config = ckpt_config(c), *n = json_object_get(config, "vocab_size");
-
-	if (!n) n = json_object_get(json_object_get(config, "text_config"), "vocab_size");
-	if (config) return json_integer_value(n) > 0 && json_integer_value(n) < UINT32_MAX ? (uint64_t)json_integer_value(n) : 0;
-	return tokens ? tokens->n : embed ? embed->dims[0] : 0;
-}
-
-/* Where the model ends its outputs, for a tokenizer that did not come with it. */
-static int front_add_stops(struct front *f, const struct ckpt *c, struct errbuf *err)
-{
-	static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
-	struct tokfile_stops stops = {0};
-	uint64_t id;
-	int rc = ST_OK;
-
-	if (!ckpt_gguf(c)) rc = tokfile_stops_read(&stops, ckpt_path(c), err);
-	for (size_t i = 0; i < ARRAY_LEN(keys) && ckpt_gguf(c); i++)
-		if (gguf_get_u64_or(ckpt_gguf(c), keys[i], 0, UINT32_MAX, UINT32_MAX, &id, NULL) == ST_OK && id < UINT32_MAX)
-			stops.ids[stops.n++] = (uint32_t)id;
-	if (rc == ST_OK) tokenizer_add_stops(f->tokenizer, stops.ids, stops.n);
-	return rc;
-}
-
-/* The model's own vocabulary, or the one that --tokenizer names. */
-static int front_load_tokenizer(struct front *f, const struct ckpt *c, struct errbuf *err)
-{
-	const char *path = f->boot->config.tokenizer;
-	uint64_t n = front_n_tokens(c);
-	int rc;
-
-	if (path[0]) {
-		rc = tokenizer_from_json(&f->tokenizer, path, err);
-		if (rc == ST_OK && n) rc = tokenizer_fit(f->tokenizer, n, ckpt_shown_path(c), err);
-		return rc == ST_OK ? front_add_stops(f, c, err) : err_prefix(err, rc, "--tokenizer");
-	}
-	if (ckpt_gguf(c)) return tokenizer_from_gguf(&f->tokenizer, ckpt_gguf(c), err);
-	rc = tokenizer_from_json(&f->tokenizer, ckpt_path(c), err);
-	return rc == ST_OK && n ? tokenizer_fit_own(f->tokenizer, n, ckpt_shown_path(c), err) : rc;
-}
-
-static int front_load_chat(struct front *f, const struct ckpt *c, struct errbuf *err)
-{
-	const char *own = f->boot->config.chat_template;
-	int rc;
-
-	if (tokenizer_chat_template(f->tokenizer) || !ckpt_gguf(c)) rc = chat_from_tokenizer(&f->chat, f->tokenizer, err);
-	else rc = chat_from_gguf(&f->chat, ckpt_gguf(c), f->tokenizer, err);
-	return rc == ST_OK && own[0] ? chatfile_apply(&f->chat, own, err) : rc;
-}
-
-/* What a folder says of sampling. */
-static int front_load_defaults(struct front *f, const struct ckpt *c, struct errbuf *err)
-{
-	char says[200];
-	int rc;
-
-	f->defaults = GENDEFAULTS_NEUTRAL;
-	f->api.defaults = &f->defaults;
-	if (ckpt_gguf(c) || f->boot->config.generation_config == GENERATION_VLLM) return ST_OK;
-	rc = gendefaults_read(&f->defaults, ckpt_path(c), says, err);
-	if (rc == ST_OK && says[0] && f->boot->index == 0)
-		log_info("generation_config.json: requests that do not say it get %s (--generation-config vllm: they do not)", says);
-	return rc;
-}
-
-/* GGUF: <architecture>.pooling_type, 1 mean, 3 last. */
-static bool front_gguf_pools_last(const struct gguf *g)
-{
-	struct gguf_str arch;
-	uint64_t type = 0;
-	char key[128];
-
-	if (gguf_get_str(g, "general.architecture", &arch, NULL) != ST_OK || arch.len > 64) return false;
-	snprintf(key, sizeof(key), "%.*s.pooling_type", (int)arch.len, arch.s);
-	return gguf_get_u64_or(g, key, 0, UINT32_MAX, 0, &type, NULL) == ST_OK && type == 3;
-}
-
-/* A folder: what sentence-transformers says, if the model is one for embeddings. */
-static bool front_folder_pools_last(const char *folder)
-{
-	char path[4400];
-	json_t *root = NULL;
-	bool last;
-
-	snprintf(path, sizeof(path), "%s/1_Pooling/config.json", folder);
-	if (jsonplace_load(&root, path, "1_Pooling/config.json", NULL) != ST_OK) return false;
-	last = json_is_true(json_object_get(root, "pooling_mode_lasttoken"));
-	json_decref(root);
-	return last;
-}
-
-/* What the model says of pooling, unless the user knows better. */
-static uint32_t front_pooling(const struct config *c, const struct ckpt *m)
-{
-	if (c->pooling_type) return c->pooling_type == 1 ? REQUEST_POOL_MEAN : REQUEST_POOL_LAST;
-	return (ckpt_gguf(m) ? front_gguf_pools_last(ckpt_gguf(m)) : front_folder_pools_last(ckpt_path(m))) ? REQUEST_POOL_LAST : REQUEST_POOL_MEAN;
-}
-
-/* Tokenizer and chat template; the files are closed again. Of weights only their headers are looked at. */
 static int front_load(struct front *f, struct errbuf *err)
 {
-	struct ckpt *c = NULL;
 	int rc;
 
 	page_state(f->api.slot, PAGE_LOADING);
 	rc = front_load_tls(f, err); /* first: it is checked in no time */
-	if (rc == ST_OK) rc = ckpt_open(&c, f->boot->config.model, err);
-	if (rc == ST_OK) rc = ckptident_check(c, atomic_load(&f->boot->page->model_ident), err);
-	if (rc == ST_OK) rc = front_load_tokenizer(f, c, err);
-	if (rc == ST_OK) rc = front_load_chat(f, c, err);
-	if (rc == ST_OK) rc = front_load_defaults(f, c, err);
-	if (rc == ST_OK) f->api.pooling = front_pooling(&f->boot->config, c);
-	if (rc == ST_OK && !chat_has_template(f->chat)) log_warning("the model has no chat template: /v1/chat/completions will be refused");
-	ckpt_close(c);
-	return rc;
+	return rc == ST_OK ? modelside_read(&f->model, f->boot, err) : rc;
 }
 
 /* As many connections as descriptors allow, unless the user says less. */
@@ -530,8 +410,10 @@ static int front_open(struct front *f, struct errbuf *err)
 	int rc;
 
 	front_lives(f);
-	f->api.tokenizer = f->tokenizer;
-	f->api.chat = f->chat;
+	f->api.tokenizer = f->model.tokenizer;
+	f->api.chat = f->model.chat;
+	f->api.defaults = &f->model.defaults;
+	f->api.pooling = f->model.pooling;
 	f->api.lives = f->lives;
 	f->api.loop = &f->loop;
 	api_init(&f->api, clock_now_ns());
@@ -575,8 +457,7 @@ static void front_close(struct front *f)
 	lives_free(f->lives);
 	lane_free(f->lane);
 	tls_context_free(f->tls);
-	chat_free(f->chat);
-	tokenizer_free(f->tokenizer);
+	modelside_release(&f->model);
 }
 
 int front_run(struct boot *boot)
@@ -593,8 +474,7 @@ int front_run(struct boot *boot)
 	f->api.heartbeat_max_ns = boot->config.heartbeat_timeout;
 	if (front_load(f, &err) != ST_OK) {
 		boot_send_failed(EXIT_FAILED, err.text);
-		chat_free(f->chat);
-		tokenizer_free(f->tokenizer);
+		modelside_release(&f->model);
 		tls_context_free(f->tls);
 		free(f);
 		return EXIT_FAILED;

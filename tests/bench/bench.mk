@@ -22,7 +22,7 @@ bench-start: all $(B)/bench/startbench $(if $(filter none,$(PEER)),,$(PEER)) ## 
 	$(B)/bench/startbench $$(deploy/model.sh)
 	python3 tests/bench/bench_start.py --model $$(deploy/model.sh) $(if $(filter none,$(PEER)),,--peer $(PEER)) $(BENCH_ARGS)
 
-bench-front: all $(B)/bench/frontload $(B)/bench/sendbench ## what the frontends cost beside nginx and a bare send(); LOADGEN=PATH uses another client
+bench-front: all $(B)/bench/bareserver $(B)/bench/frontload $(B)/bench/sendbench ## what the frontends cost beside nginx and a bare send(); LOADGEN=PATH uses another client
 	tests/bench/frontbench.py --model $$(deploy/model.sh) $(BENCH_ARGS)
 
 bench-mesh: all ## results routed, the executor's time a step, wake-ups, overlap; no device, no HTTP
@@ -30,7 +30,7 @@ bench-mesh: all ## results routed, the executor's time a step, wake-ups, overlap
 
 .PHONY: bench bench-front bench-mesh bench-start bench-tokenizer
 
-# build/bench/NAME from tests/bench/NAME.c: attnbench, corebench, frontload, kernbench, layerbench, decodebench, maskbench, maskdecode, sendbench, startbench, tokbench.
+# build/bench/NAME from tests/bench/NAME.c: attnbench, bareserver, corebench, frontload, kernbench, layerbench, decodebench, maskbench, maskdecode, sendbench, startbench, tokbench.
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(TEST_LIB_OBJS) $(LIB)
 	@mkdir -p $(@D)
 	@echo "  LD $@"
