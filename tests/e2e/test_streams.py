@@ -50,6 +50,16 @@ def test_slow_readers_delay_nobody_and_get_all(start, endless):
     s.wait_idle()
 
 
+def test_each_token_is_an_event_when_the_engine_is_ahead(start, endless):
+    """The null worker is faster than a frontend writes, so a write takes the tokens of several steps."""
+    s = start(endless, *NULL, "--num-frontends", "1").ready()
+    streams = [s.stream("many %d" % i, max_tokens=300, ignore_eos=True, return_token_ids=True) for i in range(48)]
+    for st in streams:
+        ids = [c["token_ids"] for event in st for c in event["choices"] if c.get("token_ids")]
+        assert sum(map(len, ids)) == 300
+        assert max(map(len, ids)) == 1, "tokens share an event"
+
+
 def timed(f):
     begin = time.monotonic()
     f()
