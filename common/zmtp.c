@@ -96,12 +96,13 @@ static int zmtp_read_ready(struct zmtp *z, const struct zmtp_frame *f, struct er
 {
 	static const uint8_t name[] = "\x05READY";
 	const char *want = role_names[z->role == ZMTP_PUSH ? ZMTP_PULL : ZMTP_PUSH];
-	const uint8_t *p = f->body.data + sizeof(name) - 1, *end = f->body.data + f->body.len;
+	const uint8_t *p, *end = f->body.data + f->body.len;
 	struct zmtp_bytes key, value;
 	bool named = false;
 
 	if (f->body.len < sizeof(name) - 1 || memcmp(f->body.data, name, sizeof(name) - 1) != 0)
 		return err_set(err, ST_CORRUPT, "sent another command than READY first");
+	p = f->body.data + sizeof(name) - 1;
 	while (p < end) {
 		if (!zmtp_read_property(&p, end, &key, &value)) return err_set(err, ST_CORRUPT, "sent a READY with a property that is cut short");
 		if (!zmtp_is(key, "Socket-Type")) continue;
@@ -116,7 +117,7 @@ static int zmtp_read_ready(struct zmtp *z, const struct zmtp_frame *f, struct er
 /* ---- frames ---- */
 
 /* The frame at data; `limit`: what of the message's bytes is left. ST_AGAIN: n_bytes are needed. */
-static int zmtp_read_frame(const struct zmtp *z, const uint8_t *data, size_t len, size_t limit, struct zmtp_frame *f, struct errbuf *err)
+static int zmtp_read_frame(const uint8_t *data, size_t len, size_t limit, struct zmtp_frame *f, struct errbuf *err)
 {
 	size_t n_head;
 	uint64_t n = 0;
@@ -131,7 +132,7 @@ static int zmtp_read_frame(const struct zmtp *z, const uint8_t *data, size_t len
 	for (size_t i = 1; i < n_head; i++) n = n << 8 | data[i];
 	if (f->flags & FRAME_COMMAND) limit = COMMAND_MAX;
 	if (n > limit || limit - n < n_head)
-		return err_set(err, ST_LIMIT, "sent a frame of %llu bytes; %zu are allowed", (unsigned long long)n, z->message_max);
+		return err_set(err, ST_LIMIT, "sent a frame of %llu bytes; %zu are allowed", (unsigned long long)n, limit);
 	f->body = (struct zmtp_bytes){data + n_head, (size_t)n};
 	f->n_bytes = n_head + f->body.len;
 	return len < f->n_bytes ? ST_AGAIN : ST_OK;
@@ -146,7 +147,7 @@ int zmtp_read(struct zmtp *z, const uint8_t *data, size_t len, struct zmtp_messa
 	if (!z->greeted) return zmtp_read_greeting(z, data, len, n, err);
 	*n = 0;
 	do {
-		rc = zmtp_read_frame(z, data + *n, len - *n, z->message_max - *n, &f, err);
+		rc = zmtp_read_frame(data + *n, len - *n, z->message_max - *n, &f, err);
 		*n += f.n_bytes;
 		if (rc != ST_OK) return rc;
 		if (f.flags & FRAME_COMMAND) {

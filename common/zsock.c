@@ -26,7 +26,8 @@
 #define ZSOCK_PORTION 512             /* messages read a loop pass, about: a packet is not interrupted */
 #define ZSOCK_PACKET_BYTES (64 * KIB) /* a packet that is longer than this takes no further message */
 #define ZSOCK_READ_BYTES (64 * KIB)   /* room for a read, at least */
-#define ZSOCK_RECONNECT_MS 10         /* a restarted executor binds its socket some ms after its epoch is announced */
+#define ZSOCK_RETRY_MS 10             /* a restarted executor binds its socket some ms after its epoch is announced */
+#define ZSOCK_RETRY_MAX_MS 320        /* nobody may come any more */
 #define ZSOCK_BACKLOG 512
 #define ZSOCK_PEERS_MAX 1024
 
@@ -42,6 +43,7 @@ struct zconn {
 	uv_poll_t poll;
 	int fd, events;
 	bool closing;
+	bool behind; /* some of `in` is whole and has not been taken: nothing more is read, so the flood of a peer waits with the peer */
 	struct zmtp proto;
 	uint8_t *in; /* read, and not yet taken */
 	size_t in_len, in_cap;
@@ -62,16 +64,17 @@ struct zsock {
 	struct list conns;
 	uint32_t n_conns, n_handles; /* not yet closed: connections' and own */
 	bool closing, warned;
+	uv_timer_t retry; /* PUSH: to connect; PULL: to accept, after a want of descriptors */
+	uint32_t retry_ms;
 	struct zsock_stats stats;
 	void *user;
 	/* PULL */
 	int listen_fd;
 	uv_poll_t listen;
-	uv_idle_t again; /* while something that was read has not been taken */
+	uv_idle_t again; /* while somebody is behind, or it yields */
 	bool yields;
 	zsock_on_message on_message;
 	/* PUSH */
-	uv_timer_t reconnect;
 	struct list queue;
 	uint32_t n_queued, hwm;
 	bool full;            /* a send was refused; on_ready is owed */
@@ -146,7 +149,13 @@ static void on_zconn_closed(uv_handle_t *h)
 }
 
 static void on_zconn(uv_poll_t *h, int status, int events);
-static void on_zsock_reconnect(uv_timer_t *t);
+static void on_zsock_retry(uv_timer_t *t);
+
+static void zsock_retry(struct zsock *s)
+{
+	uv_timer_start(&s->retry, on_zsock_retry, s->retry_ms, 0);
+	s->retry_ms = min_u32(2 * s->retry_ms, ZSOCK_RETRY_MAX_MS);
+}
 
 static void zconn_watch(struct zconn *c, int events)
 {
@@ -178,7 +187,7 @@ static void zconn_lost(struct zconn *c)
 		s->n_queued--;
 		free(CONTAINER_OF(first, struct zpacket, link));
 	}
-	uv_timer_start(&s->reconnect, on_zsock_reconnect, ZSOCK_RECONNECT_MS, 0);
+	zsock_retry(s);
 }
 
 static void zconn_new(struct zsock *s, int fd)
@@ -256,7 +265,7 @@ static size_t zconn_take(struct zconn *c, uint32_t *n)
 		rc = zmtp_read(&c->proto, c->in + at, c->in_len - at, &m, &n_bytes, &err);
 		if (rc != ST_OK) break;
 		at += n_bytes;
-		if (m.n_parts > 0 && s->role == ZMTP_PULL) *n += zsock_take(s, &m);
+		if (s->role == ZMTP_PULL) *n += m.n_parts > 0 ? zsock_take(s, &m) : 1;
 		if (c->closing) return 0;
 	}
 	if (rc != ST_OK && rc != ST_AGAIN) {
@@ -267,9 +276,9 @@ static size_t zconn_take(struct zconn *c, uint32_t *n)
 	}
 	c->in_len -= at;
 	if (at > 0 && c->in_len > 0) memmove(c->in, c->in + at, c->in_len);
-	if (rc == ST_AGAIN) return n_bytes;
-	if (s->role == ZMTP_PULL) uv_idle_start(&s->again, on_zsock_again);
-	return 0;
+	c->behind = rc == ST_OK && c->in_len > 0;
+	if (c->behind || s->yields) uv_idle_start(&s->again, on_zsock_again);
+	return rc == ST_AGAIN ? n_bytes : 0;
 }
 
 /* Memory that a long message needed is not kept. */
@@ -306,13 +315,14 @@ static void zconn_read(struct zconn *c)
 static void on_zsock_again(uv_idle_t *h)
 {
 	struct zsock *s = h->data;
-	uint32_t n = 0;
 
 	s->yields = false;
 	uv_idle_stop(h);
 	LIST_EACH(&s->conns, l, next) {
 		struct zconn *c = CONTAINER_OF(l, struct zconn, link);
+		uint32_t n = 0;
 
+		if (!c->behind) continue;
 		if (zconn_take(c, &n) > 0) zconn_trim(c);
 		if (s->closing) return;
 	}
@@ -460,12 +470,11 @@ static void on_zconn(uv_poll_t *h, int status, int events)
 	struct zconn *c = h->data;
 	struct zsock *s = c->sock;
 
-	/* First what was read before: so the flood of a peer waits with the peer. */
-	bool is_behind = s->role == ZMTP_PULL && uv_is_active((uv_handle_t *)&s->again);
 
 	if (status < 0) zconn_lost(c);
-	else if (events & UV_READABLE && !is_behind) zconn_read(c);
+	else if (events & UV_READABLE && !c->behind && !s->yields) zconn_read(c);
 	if (c->closing || s->role == ZMTP_PULL || !c->proto.up) return;
+	s->retry_ms = ZSOCK_RETRY_MS;
 	if (s->n_queued > 0) zsock_drain(s);
 	zsock_look(s);
 }
@@ -475,7 +484,13 @@ static void on_zsock_accept(uv_poll_t *h, int status, int events)
 	struct zsock *s = h->data;
 	int fd = accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
+	if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+		zsock_warn(s, "cannot accept a connection: %s; trying again", strerror(errno));
+		uv_poll_stop(h); /* else the loop would spin */
+		zsock_retry(s);
+	}
 	if (fd < 0) return;
+	s->retry_ms = ZSOCK_RETRY_MS;
 	if (s->n_conns < ZSOCK_PEERS_MAX) {
 		zconn_new(s, fd);
 		return;
@@ -495,12 +510,15 @@ static void zsock_connect(struct zsock *s)
 		return;
 	}
 	if (fd >= 0) close(fd);
-	uv_timer_start(&s->reconnect, on_zsock_reconnect, ZSOCK_RECONNECT_MS, 0);
+	zsock_retry(s);
 }
 
-static void on_zsock_reconnect(uv_timer_t *t)
+static void on_zsock_retry(uv_timer_t *t)
 {
-	zsock_connect(t->data);
+	struct zsock *s = t->data;
+
+	if (s->role == ZMTP_PUSH) zsock_connect(s);
+	else CHECK(uv_poll_start(&s->listen, UV_READABLE, on_zsock_accept) == 0);
 }
 
 /* ---- open and close ---- */
@@ -517,6 +535,7 @@ static int zsock_new(struct zsock **out, struct zctx *z, uv_loop_t *loop, enum z
 	s->loop = loop;
 	s->role = role;
 	memcpy(s->path, path, strlen(path));
+	s->retry_ms = ZSOCK_RETRY_MS;
 	list_init(&s->conns);
 	list_init(&s->queue);
 	strbuf_init(&s->packet, zctx_packet_max(z));
@@ -554,8 +573,9 @@ int zsock_open_pull(struct zsock **out, struct zctx *z, uv_loop_t *loop, const c
 	}
 	CHECK(uv_poll_init(loop, &s->listen, s->listen_fd) == 0);
 	CHECK(uv_idle_init(loop, &s->again) == 0);
-	s->n_handles = 2;
-	s->listen.data = s->again.data = s;
+	CHECK(uv_timer_init(loop, &s->retry) == 0);
+	s->n_handles = 3;
+	s->listen.data = s->again.data = s->retry.data = s;
 	CHECK(uv_poll_start(&s->listen, UV_READABLE, on_zsock_accept) == 0);
 	*out = s;
 	return ST_OK;
@@ -571,8 +591,8 @@ int zsock_open_push(struct zsock **out, struct zctx *z, uv_loop_t *loop, const c
 	s->hwm = hwm;
 	s->on_ready = on_ready;
 	s->user = ctx;
-	CHECK(uv_timer_init(loop, &s->reconnect) == 0);
-	s->reconnect.data = s;
+	CHECK(uv_timer_init(loop, &s->retry) == 0);
+	s->retry.data = s;
 	s->n_handles = 1;
 	zsock_connect(s);
 	*out = s;
@@ -586,10 +606,8 @@ void zsock_close(struct zsock *s)
 	if (!s || s->closing) return;
 	s->closing = true;
 	while ((l = list_first(&s->conns))) zconn_close(CONTAINER_OF(l, struct zconn, link));
-	if (s->role == ZMTP_PUSH) {
-		uv_close((uv_handle_t *)&s->reconnect, on_zsock_closed);
-		return;
-	}
+	uv_close((uv_handle_t *)&s->retry, on_zsock_closed);
+	if (s->role == ZMTP_PUSH) return;
 	unlink(s->path);
 	uv_close((uv_handle_t *)&s->listen, on_zsock_closed);
 	uv_close((uv_handle_t *)&s->again, on_zsock_closed);

@@ -1,8 +1,8 @@
 /* zsock.h - messages between the processes of a mesh: ZeroMQ's PUSH and PULL over ipc://, with a MAC on each message, in a libuv loop.
  *
  * What travels is a packet of two frames (zmtp.h): its messages, each behind its length, and a keyed BLAKE2b-128 MAC over them (libsodium
- * crypto_generichash), checked before anything is unpacked; what fails is dropped and counted. Any ZeroMQ library can be the other side;
- * a test has libzmq there. Here the sockets belong to the loop: libzmq's I/O thread is two more wake-ups of a processor on each way.
+ * crypto_generichash), checked before anything is unpacked; what fails is dropped and counted. Any ZeroMQ library can be the other side
+ * (without ZMTP 3.1's heartbeats); a test has libzmq there. Here the sockets belong to the loop: libzmq's I/O thread is two more wake-ups of a processor on each way.
  * A path longer than sockaddr_un allows is refused with a clear text.
  *
  * It is an unreliable transport, as with libzmq: around the death of a peer messages may be lost or reach the successor. The request

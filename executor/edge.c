@@ -26,7 +26,7 @@
 #define EDGE_FIRST_STEP_TOKENS 32 /* some streams' last tokens with what came before; nearly as long as a decode */
 #define EDGE_SYNC_NS (500 * NS_PER_MS)
 #define EDGE_SYNC_IDLE_NS (2 * NS_PER_S) /* but half of --heartbeat-timeout at most */
-/* Less than anybody notices. A packet costs both sides several system calls and wake-ups, and the frontend one more write to its client. */
+/* Less than anybody notices. A packet costs two system calls and a wake-up, and the frontend one more write to its client. */
 #define EDGE_ACCEPT_WAIT_NS (5 * NS_PER_MS)
 #define EDGE_LANE_HWM 10000      /* results that may queue for one frontend; at a step every few ms that is many seconds */
 
@@ -47,7 +47,7 @@ struct edge {
 	uv_poll_t control;
 	uv_poll_t replies[LIMIT_WORKERS];
 	uv_timer_t heartbeat, wake;
-	uv_check_t pass;
+	uv_prepare_t pass;
 	struct zctx *zctx;
 	struct zsock *requests;
 	struct lane lanes[LIMIT_FRONTENDS];
@@ -224,7 +224,7 @@ static void on_request(void *ctx, const void *data, size_t len)
 
 static void edge_on_worker_state(struct edge *e, const struct msg_worker_state *m);
 
-/* Its lane is closed: ZeroMQ would look for its socket for ever. */
+/* Its lane is closed: else it would look for its socket for ever. */
 static void edge_on_frontend_gone(struct edge *e, const struct msg_frontend_gone *m)
 {
 	struct lane *lane = &e->lanes[min_u32(m->frontend, LIMIT_FRONTENDS - 1)];
@@ -393,7 +393,7 @@ static void edge_show(struct edge *e)
 
 static void on_edge_wake(uv_timer_t *t)
 {
-	/* Nothing: waking up makes the loop run the pass. */
+	(void)t; /* the pass does the work */
 }
 
 static void edge_arm(struct edge *e, uint64_t now)
@@ -418,7 +418,8 @@ static void edge_pass(struct edge *e)
 	edge_arm(e, now);
 }
 
-static void on_edge_pass(uv_check_t *h)
+/* Before the loop sleeps: after timers, sockets, and what was read of them before. */
+static void on_edge_pass(uv_prepare_t *h)
 {
 	struct edge *e = h->data;
 
@@ -428,9 +429,7 @@ static void on_edge_pass(uv_check_t *h)
 
 static void on_edge_heartbeat(uv_timer_t *t)
 {
-	struct edge *e = t->data;
-
-	edge_pass(e);
+	(void)t; /* likewise */
 }
 
 /* ---- start and end ---- */
@@ -531,8 +530,8 @@ int edge_run(struct boot *boot)
 	uv_timer_init(&e->loop, &e->heartbeat);
 	uv_timer_init(&e->loop, &e->wake);
 	uv_timer_start(&e->heartbeat, on_edge_heartbeat, heartbeat_ms, heartbeat_ms);
-	uv_check_init(&e->loop, &e->pass);
-	uv_check_start(&e->pass, on_edge_pass);
+	uv_prepare_init(&e->loop, &e->pass);
+	uv_prepare_start(&e->pass, on_edge_pass);
 	if (edge_open(e, &err) != ST_OK) {
 		boot_send_failed(EXIT_FAILED, err.text);
 		return EXIT_FAILED; /* the process ends: the system frees what is half open */

@@ -31,7 +31,8 @@
 
 #define FRONT_TICK_MS 250          /* connections' timeouts; with the heartbeat, where that is rarer: one waking for both */
 #define FRONT_HELLO_NS (200 * NS_PER_MS)
-#define FRONT_READ_NS (2 * NS_PER_MS) /* messages, before what they say is written */
+#define FRONT_READ_NS (2 * NS_PER_MS) /* messages, before what they say is written: at least, at most */
+#define FRONT_READ_MAX_NS (50 * NS_PER_MS)
 #define FRONT_CUT_NS (NS_PER_S)    /* at the end of a drain: for error events to reach their clients */
 #define FRONT_FD_RESERVE 64        /* descriptors for all that is no connection */
 #define FRONT_CONNECTIONS_MAX (1u << 20)
@@ -266,8 +267,8 @@ static void front_check_engine(struct front *f)
 }
 
 /* What came in this pass is with the kernel now, unless its client reads too slowly (then api_on_waited() tells of the time); one look at
- * the clock for all of it. The next pass may read for as long as this one's writing took: an engine that is faster than the writes of
- * single tokens gets several into each, and nobody waits for more than twice that. */
+ * the clock for all of it. The next pass may read for as long as this one took: an engine that is faster than the writes of single
+ * tokens gets several into each, and nobody waits for more than twice that. */
 static void front_wrote(struct front *f, uint64_t began_ns)
 {
 	uint64_t now = clock_now_ns();
@@ -276,7 +277,7 @@ static void front_wrote(struct front *f, uint64_t began_ns)
 	lives_stats(f->lives, &ls);
 	if (f->arrived_ns && ls.tokens > f->n_delivered)
 		page_observe_n(f->api.slot, HISTOGRAM_write, (double)(now - f->arrived_ns) / 1e9, ls.tokens - f->n_delivered);
-	f->read_ns = max_u64(FRONT_READ_NS, now - began_ns);
+	f->read_ns = min_u64(max_u64(FRONT_READ_NS, now - began_ns), FRONT_READ_MAX_NS);
 	f->n_delivered = ls.tokens;
 	f->arrived_ns = 0;
 }

@@ -4,7 +4,8 @@
  * own. It begins in gen_start(), all of it or nothing, and ends exactly once: when the last choice has ended (by the engine, a stop
  * string or a stop id), with the first error, or because the client is gone; what still runs then is cancelled at the executor
  * at once. With best_of > n, best_of choices run and the n whose tokens are likeliest on average are answered.
- * Callbacks only record; gens_step() writes, once a loop pass.
+ * Callbacks only record; gens_step() writes, once a loop pass. A token that comes before the last one was written makes that one a chunk
+ * in the connection's buffer.
  *
  * Back-pressure: a stream whose connection holds HTTP_STREAM_HIGH unsent bytes gets nothing more; what comes is kept in the answer
  * and becomes a few chunks when there is room. Nobody else waits. Bounded: a request whose answer holds more than GEN_HELD_MAX,

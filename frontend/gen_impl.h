@@ -48,8 +48,9 @@ void gen_due(struct gen *g);
 void gen_cancel(struct gen *g);
 void gen_free(struct gen *g);
 /* Another token comes before the last one has been written, because the engine is ahead of the loop. The last one becomes a chunk of its
- * own: a client sees every token. All of them are still one write, at the end of the pass. Only a client that reads too slowly gets several
- * tokens a chunk: a text that waits takes a fraction of its chunks' memory. */
+ * own: a client sees every token. All of them are still one write, at the end of the pass. Where the connection
+ * has no room (its client reads too slowly) or the stream may not begin yet, tokens share a chunk: a text that waits takes a fraction of its
+ * chunks' memory. */
 void gen_write_earlier(struct gen_choice *c);
 /* Counts what the choice holds now; ends the generation where that is too much. */
 void gen_hold(struct gen_choice *c);

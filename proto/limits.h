@@ -24,7 +24,7 @@
 #define LIMIT_TENANTS 4096         /* told apart; 16 KiB of the status page each, of which 4 KiB are touched with up to 60 frontends */
 #define LIMIT_TEXT 1024            /* bytes of an error text or a method name */
 #define LIMIT_RPC_BYTES (1u << 20) /* arguments or answer of one collective call */
-#define LIMIT_MESSAGE_BYTES (24u << 20) /* a submit of LIMIT_TOKENS tokens and its fields; ZMQ_MAXMSGSIZE */
+#define LIMIT_MESSAGE_BYTES (24u << 20) /* a submit of LIMIT_TOKENS tokens and its fields */
 #define LIMIT_STEP_RING_BYTES (32u << 20)  /* two steps, each with the tokens of new sequences */
 #define LIMIT_REPLY_RING_BYTES (8u << 20)  /* two results of LIMIT_SEQS rows with log-probabilities of some */
 

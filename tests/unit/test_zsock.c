@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#define URGENT UINT32_MAX
+
 static const uint8_t key_a[ZSOCK_KEY_BYTES] = {1}, key_b[ZSOCK_KEY_BYTES] = {2};
 
 struct box {
@@ -25,6 +27,10 @@ struct box {
 	bool wrong, ready_called;
 	struct zsock *yields; /* after each message */
 	bool skips;           /* messages may be missing, but not come again */
+	struct zsock *closes; /* at message closes_at */
+	uint32_t closes_at;
+	uint32_t n_urgent;
+	uint32_t next_seen; /* n_received, in the last pass */
 };
 
 static void on_message(void *ctx, const void *data, size_t len)
@@ -33,6 +39,11 @@ static void on_message(void *ctx, const void *data, size_t len)
 	uint32_t n;
 
 	memcpy(&n, data, sizeof(n));
+	if (n == URGENT) {
+		b->n_urgent++;
+		return;
+	}
+	if (b->closes && n == b->closes_at) zsock_close(b->closes);
 	b->wrong = b->wrong || len < 4 || (b->skips ? n < b->next : n != b->next);
 	b->next = n + 1;
 	b->n_received++;
@@ -250,6 +261,90 @@ static void a_reader_that_takes_one_packet_a_pass_gets_all(void **state)
 	box_release(&b);
 }
 
+/* A peer whose messages fill every portion, and one that has a single one to send. */
+static void a_flood_of_one_peer_does_not_stop_another(void **state)
+{
+	uint32_t n, urgent = URGENT;
+	struct zsock *in, *out, *other;
+	struct box b;
+
+	box_init(&b);
+	in = pull(&b);
+	out = push(&b, b.z, 100000);
+	other = push(&b, b.z, 10);
+	for (n = 0; n < 100000; n++) assert_int_equal(zsock_put(out, &n, sizeof(n)), ST_OK);
+	zsock_flush(out);
+	run_until(&b, &b.n_received, 1000);
+	assert_int_equal(zsock_send(other, &urgent, sizeof(urgent)), ST_OK);
+	run_until(&b, &b.n_urgent, 1);
+	assert_in_range(b.n_received, 1000, 50000);
+	run_until(&b, &b.n_received, 100000);
+	assert_false(b.wrong);
+	zsock_close(in);
+	zsock_close(out);
+	zsock_close(other);
+	box_release(&b);
+}
+
+/* In the middle of a packet, as it is read and as it is taken in a later pass. */
+static void a_socket_may_be_closed_from_its_message(void **state)
+{
+	static const uint32_t at[] = {0, 5, 600, 1999};
+
+	for (size_t i = 0; i < ARRAY_LEN(at); i++) {
+		struct zsock *in, *out;
+		struct box b;
+
+		box_init(&b);
+		in = b.closes = pull(&b);
+		b.closes_at = at[i];
+		out = push(&b, b.z, 100);
+		for (uint32_t n = 0; n < 2000; n++) {
+			assert_int_equal(zsock_put(out, &n, sizeof(n)), ST_OK);
+			if (n % 100 == 99) zsock_flush(out);
+		}
+		run_until(&b, &b.n_received, at[i] + 1);
+		for (int k = 0; k < 20; k++) uv_run(&b.loop, UV_RUN_NOWAIT);
+		assert_int_equal(b.n_received, at[i] + 1);
+		assert_false(b.wrong);
+		(void)in;
+		zsock_close(out);
+		box_release(&b);
+	}
+}
+
+static void on_prepare(uv_prepare_t *p)
+{
+	struct box *b = p->data;
+
+	b->next_seen = b->n_received;
+}
+
+/* What a process does once a pass, before its loop sleeps, comes after what was read in an earlier pass. */
+static void nothing_is_taken_between_the_pass_and_the_sleep(void **state)
+{
+	struct zsock *in, *out;
+	uv_prepare_t pass;
+	struct box b;
+
+	box_init(&b);
+	uv_prepare_init(&b.loop, &pass);
+	pass.data = &b;
+	uv_prepare_start(&pass, on_prepare);
+	in = pull(&b);
+	out = push(&b, b.z, 100);
+	for (uint32_t n = 0; n < 700; n++) {
+		assert_int_equal(zsock_put(out, &n, sizeof(n)), ST_OK);
+		if (n == 599) zsock_flush(out);
+	}
+	zsock_flush(out);
+	for (uint64_t end = clock_now_ns() + 20 * NS_PER_S; b.next_seen < 700; assert_true(clock_now_ns() < end)) uv_run(&b.loop, UV_RUN_ONCE);
+	uv_close((uv_handle_t *)&pass, NULL);
+	zsock_close(in);
+	zsock_close(out);
+	box_release(&b);
+}
+
 /* What waits for a peer that is gone reaches its successor; what it had read of a packet does not make the next ones unreadable. */
 static void a_successor_at_the_path_gets_what_waits(void **state)
 {
@@ -348,6 +443,9 @@ int main(void)
 		cmocka_unit_test(a_wrong_key_is_dropped_and_counted),
 		cmocka_unit_test(at_the_high_water_mark_it_refuses_and_later_says_ready),
 		cmocka_unit_test(a_reader_that_takes_one_packet_a_pass_gets_all),
+		cmocka_unit_test(a_flood_of_one_peer_does_not_stop_another),
+		cmocka_unit_test(a_socket_may_be_closed_from_its_message),
+		cmocka_unit_test(nothing_is_taken_between_the_pass_and_the_sleep),
 		cmocka_unit_test(a_successor_at_the_path_gets_what_waits),
 		cmocka_unit_test(a_peer_that_is_no_push_socket_costs_nobody_else_anything),
 		cmocka_unit_test(a_path_that_is_too_long_is_refused_clearly),
