@@ -1,87 +1,21 @@
 /* zsock.c - see zsock.h.
  *
  * Owns the sockets, what was read and is no whole message yet, and what waits to be written. A PULL socket has a connection (zconn) for each
- * PUSH that connected, a PUSH socket one, which it makes again until it is closed.
- *
- * A packet costs its MAC, two system calls and perhaps the wake-up of the other side, whatever is in it: several times what a short
- * message costs otherwise. So what is put in one pass of a loop goes as one. */
-#include "common/zsock.h"
+ * PUSH that connected, a PUSH socket one, which it makes again until it is closed. */
+#include "common/zsock_impl.h"
 
-#include "common/list.h"
-#include "common/log.h"
 #include "common/mem.h"
-#include "common/strbuf.h"
-#include "common/zmtp.h"
 
 #include <errno.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#define ZSOCK_MAC_BYTES 16
-#define ZSOCK_LEN_BYTES 4             /* before each message of a packet, little-endian */
-#define ZSOCK_PORTION 512             /* messages read a loop pass, about: a packet is not interrupted */
-#define ZSOCK_PACKET_BYTES (64 * KIB) /* a packet that is longer than this takes no further message */
-#define ZSOCK_READ_BYTES (64 * KIB)   /* room for a read, at least */
 #define ZSOCK_RETRY_MS 10             /* a restarted executor binds its socket some ms after its epoch is announced */
 #define ZSOCK_RETRY_MAX_MS 320        /* nobody may come any more */
 #define ZSOCK_BACKLOG 512
 #define ZSOCK_PEERS_MAX 1024
-
-struct zctx {
-	uint8_t key[ZSOCK_KEY_BYTES];
-	size_t message_max;
-};
-
-/* A connection. It lives until the loop has closed its handle. */
-struct zconn {
-	struct list_link link; /* zsock.conns */
-	struct zsock *sock;
-	uv_poll_t poll;
-	int fd, events;
-	bool closing;
-	bool behind; /* some of `in` is whole and has not been taken: nothing more is read, so the flood of a peer waits with the peer */
-	struct zmtp proto;
-	uint8_t *in; /* read, and not yet taken */
-	size_t in_len, in_cap;
-};
-
-/* A packet as it is written, that waits for the other side. */
-struct zpacket {
-	struct list_link link; /* zsock.queue */
-	size_t len, at;        /* at: written so far */
-	uint8_t data[];
-};
-
-struct zsock {
-	struct zctx *ctx;
-	enum zmtp_role role;
-	uv_loop_t *loop;
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	struct list conns;
-	uint32_t n_conns, n_handles; /* not yet closed: connections' and own */
-	bool closing, warned;
-	uv_timer_t retry; /* PUSH: to connect; PULL: to accept, after a want of descriptors */
-	uint32_t retry_ms;
-	struct zsock_stats stats;
-	void *user;
-	/* PULL */
-	int listen_fd;
-	uv_poll_t listen;
-	uv_idle_t again; /* while somebody is behind, or it yields */
-	bool yields;
-	zsock_on_message on_message;
-	/* PUSH */
-	struct list queue;
-	uint32_t n_queued, hwm;
-	bool full;            /* a send was refused; on_ready is owed */
-	struct strbuf packet; /* what was put and is not sent */
-	uint32_t n_packet;    /* messages in it */
-	void (*on_ready)(void *ctx);
-};
 
 struct zctx *zctx_new(const uint8_t key[ZSOCK_KEY_BYTES], size_t message_max)
 {
@@ -99,23 +33,6 @@ void zctx_free(struct zctx *z)
 	sodium_memzero(z->key, sizeof(z->key));
 	free(z);
 }
-
-static void zsock_mac(const struct zctx *z, const void *data, size_t len, uint8_t mac[ZSOCK_MAC_BYTES])
-{
-	crypto_generichash(mac, ZSOCK_MAC_BYTES, data, len, z->key, ZSOCK_KEY_BYTES);
-}
-
-static size_t zctx_packet_max(const struct zctx *z)
-{
-	return ZSOCK_PACKET_BYTES + 2 * ZSOCK_LEN_BYTES + z->message_max;
-}
-
-/* Once a socket: a peer that does it again and again must not fill the log. */
-#define zsock_warn(s, fmt, ...)                                                          \
-	do {                                                                             \
-		if (!(s)->warned) log_warning("%s: " fmt, (s)->path, __VA_ARGS__);       \
-		(s)->warned = true;                                                      \
-	} while (0)
 
 /* ---- connections ---- */
 
@@ -157,7 +74,7 @@ static void zsock_retry(struct zsock *s)
 	s->retry_ms = min_u32(2 * s->retry_ms, ZSOCK_RETRY_MAX_MS);
 }
 
-static void zconn_watch(struct zconn *c, int events)
+void zconn_watch(struct zconn *c, int events)
 {
 	if (c->events == events) return;
 	c->events = events;
@@ -174,8 +91,8 @@ static void zconn_close(struct zconn *c)
 	close(c->fd);
 }
 
-/* The other side is gone, or of no use. A packet that it has a part of is lost; what waits behind it waits for the successor. */
-static void zconn_lost(struct zconn *c)
+/* A packet that it has a part of is lost; what waits behind it waits for the successor. */
+void zconn_lost(struct zconn *c)
 {
 	struct zsock *s = c->sock;
 	struct list_link *first = list_first(&s->queue);
@@ -207,260 +124,6 @@ static void zconn_new(struct zsock *s, int fd)
 	zmtp_hello(s->role, hello);
 	/* A new socket has room for it. */
 	if (send(fd, hello, sizeof(hello), MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(hello)) zconn_lost(c);
-}
-
-/* ---- receive ---- */
-
-/* Gives on the messages of a packet; returns how many. Its maker had the key, so a length that does not fit is his mistake: the rest
- * is dropped and counted. */
-static uint32_t zsock_unpack(struct zsock *s, const uint8_t *p, size_t len)
-{
-	uint32_t n = 0, n_bytes;
-
-	while (len > 0 && !s->closing) {
-		if (len >= ZSOCK_LEN_BYTES) memcpy(&n_bytes, p, ZSOCK_LEN_BYTES);
-		if (len < ZSOCK_LEN_BYTES || n_bytes > len - ZSOCK_LEN_BYTES) {
-			s->stats.dropped++;
-			break;
-		}
-		s->stats.received++;
-		s->on_message(s->user, p + ZSOCK_LEN_BYTES, n_bytes);
-		p += ZSOCK_LEN_BYTES + n_bytes;
-		len -= ZSOCK_LEN_BYTES + n_bytes;
-		n++;
-	}
-	return n;
-}
-
-/* Returns how many messages were in it; what is dropped counts as one. */
-static uint32_t zsock_take(struct zsock *s, const struct zmtp_message *m)
-{
-	uint8_t mac[ZSOCK_MAC_BYTES];
-
-	if (m->n_parts == 2 && m->parts[1].len == ZSOCK_MAC_BYTES) {
-		zsock_mac(s->ctx, m->parts[0].data, m->parts[0].len, mac);
-		if (sodium_memcmp(mac, m->parts[1].data, ZSOCK_MAC_BYTES) == 0) return zsock_unpack(s, m->parts[0].data, m->parts[0].len);
-	}
-	s->stats.dropped++;
-	return 1;
-}
-
-void zsock_yield(struct zsock *s)
-{
-	s->yields = true;
-}
-
-static void on_zsock_again(uv_idle_t *h);
-
-/* Takes what is whole of what was read. Returns how many bytes the next thing needs; 0 when it stopped before. */
-static size_t zconn_take(struct zconn *c, uint32_t *n)
-{
-	struct zsock *s = c->sock;
-	struct errbuf err = {{0}};
-	struct zmtp_message m;
-	size_t at = 0, n_bytes;
-	int rc = ST_OK;
-
-	while (*n < ZSOCK_PORTION && !s->yields) {
-		rc = zmtp_read(&c->proto, c->in + at, c->in_len - at, &m, &n_bytes, &err);
-		if (rc != ST_OK) break;
-		at += n_bytes;
-		if (s->role == ZMTP_PULL) *n += m.n_parts > 0 ? zsock_take(s, &m) : 1;
-		if (c->closing) return 0;
-	}
-	if (rc != ST_OK && rc != ST_AGAIN) {
-		zsock_warn(s, "a peer %s; its connection is closed", err.text);
-		s->stats.dropped++;
-		zconn_lost(c);
-		return 0;
-	}
-	c->in_len -= at;
-	if (at > 0 && c->in_len > 0) memmove(c->in, c->in + at, c->in_len);
-	c->behind = rc == ST_OK && c->in_len > 0;
-	if (c->behind || s->yields) uv_idle_start(&s->again, on_zsock_again);
-	return rc == ST_AGAIN ? n_bytes : 0;
-}
-
-/* Memory that a long message needed is not kept. */
-static void zconn_trim(struct zconn *c)
-{
-	if (c->in_len > 0 || c->in_cap <= MIB) return;
-	free(c->in);
-	c->in = NULL;
-	c->in_cap = 0;
-}
-
-/* A read that brings less than there was room for has brought everything. */
-static void zconn_read(struct zconn *c)
-{
-	size_t need = 0, room;
-	uint32_t n = 0;
-	ssize_t got;
-
-	do {
-		mem_reserve(c->in, c->in_cap, max_size(c->in_len + ZSOCK_READ_BYTES, need));
-		room = c->in_cap - c->in_len;
-		got = recv(c->fd, c->in + c->in_len, room, MSG_DONTWAIT);
-		if (got <= 0) {
-			if (got == 0 || (errno != EAGAIN && errno != EINTR)) zconn_lost(c);
-			return;
-		}
-		c->in_len += (size_t)got;
-		need = zconn_take(c, &n);
-	} while (need > 0 && (size_t)got == room);
-	if (!c->closing) zconn_trim(c);
-}
-
-/* What was read in an earlier pass. */
-static void on_zsock_again(uv_idle_t *h)
-{
-	struct zsock *s = h->data;
-
-	s->yields = false;
-	uv_idle_stop(h);
-	LIST_EACH(&s->conns, l, next) {
-		struct zconn *c = CONTAINER_OF(l, struct zconn, link);
-		uint32_t n = 0;
-
-		if (!c->behind) continue;
-		if (zconn_take(c, &n) > 0) zconn_trim(c);
-		if (s->closing) return;
-	}
-}
-
-/* ---- send ---- */
-
-static void zsock_drain(struct zsock *s)
-{
-	struct zconn *c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
-	struct list_link *l;
-
-	while ((l = list_first(&s->queue))) {
-		struct zpacket *p = CONTAINER_OF(l, struct zpacket, link);
-		ssize_t n = send(c->fd, p->data + p->at, p->len - p->at, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-		if (n < 0 && errno != EAGAIN && errno != EINTR) {
-			zconn_lost(c);
-			return;
-		}
-		p->at += n > 0 ? (size_t)n : 0;
-		if (p->at < p->len) break;
-		list_remove(&s->queue, l);
-		s->n_queued--;
-		free(p);
-	}
-	zconn_watch(c, l ? UV_READABLE | UV_WRITABLE : UV_READABLE);
-}
-
-/* A full socket says so when half of its queue has gone. */
-static void zsock_look(struct zsock *s)
-{
-	if (!s->full || s->n_queued > s->hwm / 2) return;
-	s->full = false;
-	zsock_flush(s);
-	if (!s->full && s->on_ready) s->on_ready(s->user);
-}
-
-/* The other side may take packets. */
-static bool zsock_is_up(const struct zsock *s)
-{
-	struct list_link *first = list_first(&s->conns);
-
-	return first && CONTAINER_OF(first, struct zconn, link)->proto.up;
-}
-
-/* What of it the kernel takes at once; 0 when nothing can go now. */
-static size_t zsock_write(struct zsock *s, const struct iovec *parts, size_t n_parts)
-{
-	struct msghdr m = {.msg_iov = (struct iovec *)parts, .msg_iovlen = n_parts};
-	struct zconn *c;
-	ssize_t n;
-
-	if (s->n_queued > 0 || !zsock_is_up(s)) return 0;
-	c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
-	n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (n >= 0) return (size_t)n;
-	if (errno != EAGAIN && errno != EINTR) zconn_lost(c);
-	return 0;
-}
-
-static void zsock_queue(struct zsock *s, const struct iovec *parts, size_t n_parts, size_t len, size_t written)
-{
-	struct zpacket *p = mem_realloc(NULL, sizeof(*p) + len, 1);
-	uint8_t *to = p->data;
-
-	*p = (struct zpacket){.len = len, .at = written};
-	for (size_t i = 0; i < n_parts; i++) {
-		memcpy(to, parts[i].iov_base, parts[i].iov_len);
-		to += parts[i].iov_len;
-	}
-	list_push_back(&s->queue, &p->link);
-	s->n_queued++;
-	if (zsock_is_up(s)) zconn_watch(CONTAINER_OF(list_first(&s->conns), struct zconn, link), UV_READABLE | UV_WRITABLE);
-}
-
-/* The packet as it is. At the high-water mark it stays, and `full` is set. */
-static int zsock_send_packet(struct zsock *s)
-{
-	uint8_t heads[2][ZMTP_HEAD_BYTES], mac[ZSOCK_MAC_BYTES];
-	struct iovec parts[] = {{heads[0], zmtp_head(heads[0], s->packet.len, true)}, {s->packet.data, s->packet.len},
-				{heads[1], zmtp_head(heads[1], sizeof(mac), false)}, {mac, sizeof(mac)}};
-	size_t len = 0, written;
-
-	if (s->n_queued >= s->hwm) {
-		s->full = true;
-		return ST_AGAIN;
-	}
-	zsock_mac(s->ctx, s->packet.data, s->packet.len, mac);
-	for (size_t i = 0; i < ARRAY_LEN(parts); i++) len += parts[i].iov_len;
-	written = zsock_write(s, parts, ARRAY_LEN(parts));
-	if (written < len) zsock_queue(s, parts, ARRAY_LEN(parts), len, written);
-	s->stats.sent += s->n_packet;
-	s->n_packet = 0;
-	strbuf_reset(&s->packet);
-	if (s->packet.cap > MIB) strbuf_release(&s->packet);
-	return ST_OK;
-}
-
-static int zsock_append(struct zsock *s, const void *data, size_t len)
-{
-	uint32_t n_bytes = (uint32_t)len;
-
-	if (s->closing) return ST_CLOSED;
-	if (len > s->ctx->message_max) return ST_LIMIT;
-	strbuf_append(&s->packet, &n_bytes, ZSOCK_LEN_BYTES);
-	strbuf_append(&s->packet, data, len);
-	CHECK(!s->packet.overflow);
-	s->n_packet++;
-	return ST_OK;
-}
-
-int zsock_put(struct zsock *s, const void *data, size_t len)
-{
-	if (s->packet.len > ZSOCK_PACKET_BYTES) zsock_flush(s);
-	if (!s->full) return zsock_append(s, data, len);
-	s->stats.refused_full++;
-	return ST_AGAIN;
-}
-
-void zsock_flush(struct zsock *s)
-{
-	if (!s->closing && !s->full && s->n_packet > 0) (void)zsock_send_packet(s);
-}
-
-int zsock_send(struct zsock *s, const void *data, size_t len)
-{
-	int rc;
-
-	CHECK(s->n_packet == 0);
-	rc = zsock_append(s, data, len);
-	if (rc == ST_OK) rc = zsock_send_packet(s);
-	if (rc != ST_AGAIN) return rc;
-	/* The message stays with its owner. */
-	s->n_packet = 0;
-	strbuf_reset(&s->packet);
-	s->stats.refused_full++;
-	return rc;
 }
 
 /* ---- events of the loop ---- */

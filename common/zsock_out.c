@@ -1,0 +1,144 @@
+/* zsock_out.c - what a socket sends: messages into packets, and packets to the kernel or, while it takes no more, into a queue up to the
+ * high-water mark (see zsock.h).
+ *
+ * A packet costs its MAC, two system calls and perhaps the wake-up of the other side, whatever is in it: several times what a short
+ * message costs otherwise. So what is put in one pass of a loop goes as one. */
+#include "common/zsock_impl.h"
+
+#include "common/mem.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+void zsock_drain(struct zsock *s)
+{
+	struct zconn *c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
+	struct list_link *l;
+
+	while ((l = list_first(&s->queue))) {
+		struct zpacket *p = CONTAINER_OF(l, struct zpacket, link);
+		ssize_t n = send(c->fd, p->data + p->at, p->len - p->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno != EAGAIN && errno != EINTR) {
+			zconn_lost(c);
+			return;
+		}
+		p->at += n > 0 ? (size_t)n : 0;
+		if (p->at < p->len) break;
+		list_remove(&s->queue, l);
+		s->n_queued--;
+		free(p);
+	}
+	zconn_watch(c, l ? UV_READABLE | UV_WRITABLE : UV_READABLE);
+}
+
+void zsock_look(struct zsock *s)
+{
+	if (!s->full || s->n_queued > s->hwm / 2) return;
+	s->full = false;
+	zsock_flush(s);
+	if (!s->full && s->on_ready) s->on_ready(s->user);
+}
+
+/* The other side may take packets. */
+static bool zsock_is_up(const struct zsock *s)
+{
+	struct list_link *first = list_first(&s->conns);
+
+	return first && CONTAINER_OF(first, struct zconn, link)->proto.up;
+}
+
+/* What of it the kernel takes at once; 0 when nothing can go now. */
+static size_t zsock_write(struct zsock *s, const struct iovec *parts, size_t n_parts)
+{
+	struct msghdr m = {.msg_iov = (struct iovec *)parts, .msg_iovlen = n_parts};
+	struct zconn *c;
+	ssize_t n;
+
+	if (s->n_queued > 0 || !zsock_is_up(s)) return 0;
+	c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
+	n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n >= 0) return (size_t)n;
+	if (errno != EAGAIN && errno != EINTR) zconn_lost(c);
+	return 0;
+}
+
+static void zsock_queue(struct zsock *s, const struct iovec *parts, size_t n_parts, size_t len, size_t written)
+{
+	struct zpacket *p = mem_realloc(NULL, sizeof(*p) + len, 1);
+	uint8_t *to = p->data;
+
+	*p = (struct zpacket){.len = len, .at = written};
+	for (size_t i = 0; i < n_parts; i++) {
+		memcpy(to, parts[i].iov_base, parts[i].iov_len);
+		to += parts[i].iov_len;
+	}
+	list_push_back(&s->queue, &p->link);
+	s->n_queued++;
+	if (zsock_is_up(s)) zconn_watch(CONTAINER_OF(list_first(&s->conns), struct zconn, link), UV_READABLE | UV_WRITABLE);
+}
+
+/* The packet as it is. At the high-water mark it stays, and `full` is set. */
+static int zsock_send_packet(struct zsock *s)
+{
+	uint8_t heads[2][ZMTP_HEAD_BYTES], mac[ZSOCK_MAC_BYTES];
+	struct iovec parts[] = {{heads[0], zmtp_head(heads[0], s->packet.len, true)}, {s->packet.data, s->packet.len},
+				{heads[1], zmtp_head(heads[1], sizeof(mac), false)}, {mac, sizeof(mac)}};
+	size_t len = 0, written;
+
+	if (s->n_queued >= s->hwm) {
+		s->full = true;
+		return ST_AGAIN;
+	}
+	zsock_mac(s->ctx, s->packet.data, s->packet.len, mac);
+	for (size_t i = 0; i < ARRAY_LEN(parts); i++) len += parts[i].iov_len;
+	written = zsock_write(s, parts, ARRAY_LEN(parts));
+	if (written < len) zsock_queue(s, parts, ARRAY_LEN(parts), len, written);
+	s->stats.sent += s->n_packet;
+	s->n_packet = 0;
+	strbuf_reset(&s->packet);
+	if (s->packet.cap > MIB) strbuf_release(&s->packet);
+	return ST_OK;
+}
+
+static int zsock_append(struct zsock *s, const void *data, size_t len)
+{
+	uint32_t n_bytes = (uint32_t)len;
+
+	if (s->closing) return ST_CLOSED;
+	if (len > s->ctx->message_max) return ST_LIMIT;
+	strbuf_append(&s->packet, &n_bytes, ZSOCK_LEN_BYTES);
+	strbuf_append(&s->packet, data, len);
+	CHECK(!s->packet.overflow);
+	s->n_packet++;
+	return ST_OK;
+}
+
+int zsock_put(struct zsock *s, const void *data, size_t len)
+{
+	if (s->packet.len > ZSOCK_PACKET_BYTES) zsock_flush(s);
+	if (!s->full) return zsock_append(s, data, len);
+	s->stats.refused_full++;
+	return ST_AGAIN;
+}
+
+void zsock_flush(struct zsock *s)
+{
+	if (!s->closing && !s->full && s->n_packet > 0) (void)zsock_send_packet(s);
+}
+
+int zsock_send(struct zsock *s, const void *data, size_t len)
+{
+	int rc;
+
+	CHECK(s->n_packet == 0);
+	rc = zsock_append(s, data, len);
+	if (rc == ST_OK) rc = zsock_send_packet(s);
+	if (rc != ST_AGAIN) return rc;
+	/* The message stays with its owner. */
+	s->n_packet = 0;
+	strbuf_reset(&s->packet);
+	s->stats.refused_full++;
+	return rc;
+}
