@@ -43,7 +43,7 @@ door() {
 }
 door zmq.h tests/unit/test_zmqpeer.c
 door msgpack.h proto/messages.c
-door llhttp.h 'frontend/conn.*'
+door llhttp.h 'frontend/conn_*'
 door curl/curl.h 'sluice/client_impl.h'
 door pcre2.h 'frontend/onigre.c'
 door utf8proc.h 'frontend/*'
