@@ -79,11 +79,21 @@ static void zsock_queue(struct zsock *s, const struct iovec *parts, size_t n_par
 	if (zsock_is_up(s)) zconn_watch(CONTAINER_OF(list_first(&s->conns), struct zconn, link), UV_READABLE | UV_WRITABLE);
 }
 
-/* The packet as it is. At the high-water mark it stays, and `full` is set. */
-static int zsock_send_packet(struct zsock *s)
+/* As zsock_mac(), of two pieces. */
+static void zsock_mac_of(const struct zctx *z, const struct iovec body[2], uint8_t mac[ZSOCK_MAC_BYTES])
+{
+	crypto_generichash_state state;
+
+	crypto_generichash_init(&state, z->key, ZSOCK_KEY_BYTES, ZSOCK_MAC_BYTES);
+	for (int i = 0; i < 2; i++) crypto_generichash_update(&state, body[i].iov_base, body[i].iov_len);
+	crypto_generichash_final(&state, mac, ZSOCK_MAC_BYTES);
+}
+
+/* A packet of n messages, in two pieces (the second may be empty). At the high-water mark it does not go, and `full` is set. */
+static int zsock_send_packet(struct zsock *s, const struct iovec body[2], uint32_t n)
 {
 	uint8_t heads[2][ZMTP_HEAD_BYTES], mac[ZSOCK_MAC_BYTES];
-	struct iovec parts[] = {{heads[0], zmtp_head(heads[0], s->packet.len, true)}, {s->packet.data, s->packet.len},
+	struct iovec parts[] = {{heads[0], zmtp_head(heads[0], body[0].iov_len + body[1].iov_len, true)}, body[0], body[1],
 				{heads[1], zmtp_head(heads[1], sizeof(mac), false)}, {mac, sizeof(mac)}};
 	size_t len = 0, written;
 
@@ -91,21 +101,23 @@ static int zsock_send_packet(struct zsock *s)
 		s->full = true;
 		return ST_AGAIN;
 	}
-	zsock_mac(s->ctx, s->packet.data, s->packet.len, mac);
+	zsock_mac_of(s->ctx, body, mac);
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) len += parts[i].iov_len;
 	written = zsock_write(s, parts, ARRAY_LEN(parts));
 	if (written < len) zsock_queue(s, parts, ARRAY_LEN(parts), len, written);
-	s->stats.sent += s->n_packet;
-	s->n_packet = 0;
-	strbuf_reset(&s->packet);
-	if (s->packet.cap > MIB) strbuf_release(&s->packet);
+	s->stats.sent += n;
 	return ST_OK;
 }
 
-static int zsock_append(struct zsock *s, const void *data, size_t len)
+int zsock_put(struct zsock *s, const void *data, size_t len)
 {
 	uint32_t n_bytes = (uint32_t)len;
 
+	if (s->packet.len > ZSOCK_PACKET_BYTES) zsock_flush(s);
+	if (s->full) {
+		s->stats.refused_full++;
+		return ST_AGAIN;
+	}
 	if (s->closing) return ST_CLOSED;
 	if (len > s->ctx->message_max) return ST_LIMIT;
 	strbuf_append(&s->packet, &n_bytes, ZSOCK_LEN_BYTES);
@@ -115,30 +127,27 @@ static int zsock_append(struct zsock *s, const void *data, size_t len)
 	return ST_OK;
 }
 
-int zsock_put(struct zsock *s, const void *data, size_t len)
-{
-	if (s->packet.len > ZSOCK_PACKET_BYTES) zsock_flush(s);
-	if (!s->full) return zsock_append(s, data, len);
-	s->stats.refused_full++;
-	return ST_AGAIN;
-}
-
 void zsock_flush(struct zsock *s)
 {
-	if (!s->closing && !s->full && s->n_packet > 0) (void)zsock_send_packet(s);
+	const struct iovec body[2] = {{s->packet.data, s->packet.len}, {&s->packet, 0}};
+
+	if (s->closing || s->full || s->n_packet == 0 || zsock_send_packet(s, body, s->n_packet) != ST_OK) return;
+	s->n_packet = 0;
+	strbuf_reset(&s->packet);
+	if (s->packet.cap > MIB) strbuf_release(&s->packet);
 }
 
+/* Without a copy, where the kernel takes it at once. */
 int zsock_send(struct zsock *s, const void *data, size_t len)
 {
+	uint32_t n_bytes = (uint32_t)len;
+	const struct iovec body[2] = {{&n_bytes, ZSOCK_LEN_BYTES}, {(void *)(uintptr_t)data, len}};
 	int rc;
 
 	CHECK(s->n_packet == 0);
-	rc = zsock_append(s, data, len);
-	if (rc == ST_OK) rc = zsock_send_packet(s);
-	if (rc != ST_AGAIN) return rc;
-	/* The message stays with its owner. */
-	s->n_packet = 0;
-	strbuf_reset(&s->packet);
-	s->stats.refused_full++;
+	if (s->closing) return ST_CLOSED;
+	if (len > s->ctx->message_max) return ST_LIMIT;
+	rc = zsock_send_packet(s, body, 1);
+	s->stats.refused_full += rc == ST_AGAIN;
 	return rc;
 }
