@@ -99,11 +99,7 @@ void zconn_lost(struct zconn *c)
 
 	zconn_close(c);
 	if (s->role == ZMTP_PULL || s->closing) return;
-	if (first && CONTAINER_OF(first, struct zpacket, link)->at > 0) {
-		list_remove(&s->queue, first);
-		s->n_queued--;
-		free(CONTAINER_OF(first, struct zpacket, link));
-	}
+	if (first && CONTAINER_OF(first, struct zpacket, link)->at > 0) zsock_drop_first(s);
 	zsock_retry(s);
 }
 

@@ -29,7 +29,8 @@ typedef void (*zsock_on_message)(void *ctx, const void *data, size_t len);
 /* PULL: binds `path` (removing a dead file there) and reads in the loop. */
 int zsock_open_pull(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, zsock_on_message on_message, void *ctx,
 		    struct errbuf *err) MUST_CHECK;
-/* PUSH: connects to `path` (which may not exist yet). hwm: packets that may wait here for the other side. on_ready is called from the loop
+/* PUSH: connects to `path` (which may not exist yet). hwm: packets that may wait here for the other side, of
+ * 64 MiB together. on_ready is called from the loop
  * when a full socket has room again; may be NULL. */
 int zsock_open_push(struct zsock **out, struct zctx *z, uv_loop_t *loop, const char *path, uint32_t hwm,
 		    void (*on_ready)(void *ctx), void *ctx, struct errbuf *err) MUST_CHECK;

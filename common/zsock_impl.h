@@ -62,6 +62,7 @@ struct zsock {
 	/* PUSH */
 	struct list queue;
 	uint32_t n_queued, hwm;
+	size_t queued_bytes; /* of whole packets */
 	bool full;            /* a send was refused; on_ready is owed */
 	struct strbuf packet; /* what was put and is not sent */
 	uint32_t n_packet;    /* messages in it */
@@ -92,6 +93,8 @@ void zconn_lost(struct zconn *c);
 /* Reads what is there, and takes it. */
 void zconn_read(struct zconn *c);
 
+/* The first packet leaves the queue. */
+void zsock_drop_first(struct zsock *s);
 /* Sends what is queued, as far as the connection takes it. */
 void zsock_drain(struct zsock *s);
 /* A full socket says so when half of its queue has gone. */

@@ -11,6 +11,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define ZSOCK_QUEUE_BYTES (64 * MIB) /* and the packet that goes beyond it */
+
+void zsock_drop_first(struct zsock *s)
+{
+	struct zpacket *p = CONTAINER_OF(list_pop_front(&s->queue), struct zpacket, link);
+
+	s->n_queued--;
+	s->queued_bytes -= p->len;
+	free(p);
+}
+
 void zsock_drain(struct zsock *s)
 {
 	struct zconn *c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
@@ -26,16 +37,14 @@ void zsock_drain(struct zsock *s)
 		}
 		p->at += n > 0 ? (size_t)n : 0;
 		if (p->at < p->len) break;
-		list_remove(&s->queue, l);
-		s->n_queued--;
-		free(p);
+		zsock_drop_first(s);
 	}
 	zconn_watch(c, l ? UV_READABLE | UV_WRITABLE : UV_READABLE);
 }
 
 void zsock_look(struct zsock *s)
 {
-	if (!s->full || s->n_queued > s->hwm / 2) return;
+	if (!s->full || s->n_queued > s->hwm / 2 || s->queued_bytes > ZSOCK_QUEUE_BYTES / 2) return;
 	s->full = false;
 	zsock_flush(s);
 	if (!s->full && s->on_ready) s->on_ready(s->user);
@@ -76,6 +85,7 @@ static void zsock_queue(struct zsock *s, const struct iovec *parts, size_t n_par
 	}
 	list_push_back(&s->queue, &p->link);
 	s->n_queued++;
+	s->queued_bytes += len;
 	if (zsock_is_up(s)) zconn_watch(CONTAINER_OF(list_first(&s->conns), struct zconn, link), UV_READABLE | UV_WRITABLE);
 }
 
@@ -97,7 +107,7 @@ static int zsock_send_packet(struct zsock *s, const struct iovec body[2], uint32
 				{heads[1], zmtp_head(heads[1], sizeof(mac), false)}, {mac, sizeof(mac)}};
 	size_t len = 0, written;
 
-	if (s->n_queued >= s->hwm) {
+	if (s->n_queued >= s->hwm || s->queued_bytes >= ZSOCK_QUEUE_BYTES) {
 		s->full = true;
 		return ST_AGAIN;
 	}

@@ -417,6 +417,29 @@ static void a_peer_that_is_no_push_socket_costs_nobody_else_anything(void **stat
 	box_release(&b);
 }
 
+static void the_queue_is_bounded_in_bytes_too(void **state)
+{
+	static uint8_t buf[1 << 20];
+	struct zsock *in, *out;
+	struct box b;
+	uint32_t n = 0;
+
+	box_init(&b);
+	out = push(&b, b.z, 100000);
+	for (;; n++) {
+		memcpy(buf, &n, sizeof(n));
+		if (zsock_send(out, buf, sizeof(buf)) != ST_OK) break;
+	}
+	assert_int_equal(n, 64);
+	in = pull(&b);
+	run_until(&b, &b.n_received, n);
+	assert_true(b.ready_called);
+	assert_false(b.wrong);
+	zsock_close(in);
+	zsock_close(out);
+	box_release(&b);
+}
+
 static void a_path_that_is_too_long_is_refused_clearly(void **state)
 {
 	struct errbuf err;
@@ -448,6 +471,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_taken_between_the_pass_and_the_sleep),
 		cmocka_unit_test(a_successor_at_the_path_gets_what_waits),
 		cmocka_unit_test(a_peer_that_is_no_push_socket_costs_nobody_else_anything),
+		cmocka_unit_test(the_queue_is_bounded_in_bytes_too),
 		cmocka_unit_test(a_path_that_is_too_long_is_refused_clearly),
 	};
 
