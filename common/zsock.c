@@ -129,7 +129,6 @@ static void on_zconn(uv_poll_t *h, int status, int events)
 	struct zconn *c = h->data;
 	struct zsock *s = c->sock;
 
-
 	if (status < 0) zconn_lost(c);
 	else if (events & UV_READABLE && !c->behind && !s->yields) zconn_read(c);
 	if (c->closing || s->role == ZMTP_PULL || !c->proto.up) return;

@@ -102,6 +102,7 @@ def haproxy(tmp_path):
             "global\n  stats socket %s/sock\ndefaults\n  mode http\n  timeout connect 5s\n  timeout check 5s\n  timeout client 120s\n  timeout server 120s\n"
             "frontend f\n  bind 127.0.0.1:%d\n  default_backend b\nbackend b\n%s%s" % (folder, port, backend, lines))
         p = Proxy([HAPROXY, "-db", "-f", str(folder / "cfg")], port, servers[0], str(folder / "log"))
+        sv.wait_for("its socket", (folder / "sock").exists)
 
         def states():
             with socket.socket(socket.AF_UNIX) as s:
