@@ -7,6 +7,7 @@
 #include "common/mem.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,13 +18,13 @@
 #define ZSOCK_BACKLOG 512
 #define ZSOCK_PEERS_MAX 1024
 
-struct zctx *zctx_new(const uint8_t key[ZSOCK_KEY_BYTES], size_t message_max)
+struct zctx *zctx_new(const uint8_t key[MAC_KEY_BYTES], size_t message_max)
 {
 	struct zctx *z = mem_new(struct zctx);
 
 	CHECK(sodium_init() >= 0);
 	z->message_max = message_max;
-	memcpy(z->key, key, ZSOCK_KEY_BYTES);
+	memcpy(z->key, key, MAC_KEY_BYTES);
 	return z;
 }
 
@@ -86,7 +87,6 @@ static void zconn_close(struct zconn *c)
 	if (c->closing) return;
 	c->closing = true;
 	list_remove(&c->sock->conns, &c->link);
-	c->sock->n_conns--;
 	uv_close((uv_handle_t *)&c->poll, on_zconn_closed);
 	close(c->fd);
 }
@@ -110,11 +110,10 @@ static void zconn_new(struct zsock *s, int fd)
 
 	c->sock = s;
 	c->fd = fd;
-	zmtp_init(&c->proto, s->role, zctx_packet_max(s->ctx) + ZSOCK_MAC_BYTES + 2 * ZMTP_HEAD_BYTES);
+	zmtp_init(&c->proto, s->role, zctx_packet_max(s->ctx) + MAC_BYTES + 2 * ZMTP_HEAD_BYTES);
 	CHECK(uv_poll_init(s->loop, &c->poll, fd) == 0);
 	c->poll.data = c;
 	list_push_back(&s->conns, &c->link);
-	s->n_conns++;
 	s->n_handles++;
 	zconn_watch(c, UV_READABLE);
 	zmtp_hello(s->role, hello);
@@ -133,7 +132,7 @@ static void on_zconn(uv_poll_t *h, int status, int events)
 	else if (events & UV_READABLE && !c->behind && !s->yields) zconn_read(c);
 	if (c->closing || s->role == ZMTP_PULL || !c->proto.up) return;
 	s->retry_ms = ZSOCK_RETRY_MS;
-	if (s->n_queued > 0) zsock_drain(s);
+	if (s->queue.len > 0) zsock_drain(c);
 	zsock_look(s);
 }
 
@@ -149,7 +148,7 @@ static void on_zsock_accept(uv_poll_t *h, int status, int events)
 	}
 	if (fd < 0) return;
 	s->retry_ms = ZSOCK_RETRY_MS;
-	if (s->n_conns < ZSOCK_PEERS_MAX) {
+	if (s->conns.len < ZSOCK_PEERS_MAX) {
 		zconn_new(s, fd);
 		return;
 	}

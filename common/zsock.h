@@ -12,15 +12,14 @@
 
 #include "common/base.h"
 #include "common/errbuf.h"
+#include "common/mac.h"
 
 #include <uv.h>
-
-#define ZSOCK_KEY_BYTES 32
 
 struct zctx; /* the key, and the longest message; one a process */
 struct zsock;
 
-struct zctx *zctx_new(const uint8_t key[ZSOCK_KEY_BYTES], size_t message_max);
+struct zctx *zctx_new(const uint8_t key[MAC_KEY_BYTES], size_t message_max);
 void zctx_free(struct zctx *z); /* all sockets must be closed */
 
 /* Called from the loop for each message with a good MAC; data is valid until it returns. */

@@ -9,15 +9,13 @@
 #include "common/zmtp.h"
 #include "common/zsock.h"
 
-#include <sodium.h>
 #include <sys/un.h>
 
-#define ZSOCK_MAC_BYTES 16
 #define ZSOCK_LEN_BYTES 4             /* before each message of a packet, little-endian */
 #define ZSOCK_PACKET_BYTES (64 * KIB) /* a packet that is longer than this takes no further message */
 
 struct zctx {
-	uint8_t key[ZSOCK_KEY_BYTES];
+	uint8_t key[MAC_KEY_BYTES];
 	size_t message_max;
 };
 
@@ -47,7 +45,7 @@ struct zsock {
 	uv_loop_t *loop;
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct list conns;
-	uint32_t n_conns, n_handles; /* not yet closed: connections' and own */
+	uint32_t n_handles; /* not yet closed: connections' and own */
 	bool closing, warned;
 	uv_timer_t retry; /* PUSH: to connect; PULL: to accept, after a want of descriptors */
 	uint32_t retry_ms;
@@ -61,18 +59,13 @@ struct zsock {
 	zsock_on_message on_message;
 	/* PUSH */
 	struct list queue;
-	uint32_t n_queued, hwm;
+	uint32_t hwm;
 	size_t queued_bytes; /* of whole packets */
 	bool full;            /* a send was refused; on_ready is owed */
 	struct strbuf packet; /* what was put and is not sent */
 	uint32_t n_packet;    /* messages in it */
 	void (*on_ready)(void *ctx);
 };
-
-static inline void zsock_mac(const struct zctx *z, const void *data, size_t len, uint8_t mac[ZSOCK_MAC_BYTES])
-{
-	crypto_generichash(mac, ZSOCK_MAC_BYTES, data, len, z->key, ZSOCK_KEY_BYTES);
-}
 
 static inline size_t zctx_packet_max(const struct zctx *z)
 {
@@ -95,8 +88,8 @@ void zconn_read(struct zconn *c);
 
 /* The first packet leaves the queue. */
 void zsock_drop_first(struct zsock *s);
-/* Sends what is queued, as far as the connection takes it. */
-void zsock_drain(struct zsock *s);
+/* Sends what is queued, as far as the connection, which is up, takes it. */
+void zsock_drain(struct zconn *c);
 /* A full socket says so when half of its queue has gone. */
 void zsock_look(struct zsock *s);
 

@@ -35,12 +35,8 @@ static uint32_t zsock_unpack(struct zsock *s, const uint8_t *p, size_t len)
 /* Returns how many messages were in it; what is dropped counts as one. */
 static uint32_t zsock_take(struct zsock *s, const struct zmtp_message *m)
 {
-	uint8_t mac[ZSOCK_MAC_BYTES];
-
-	if (m->n_parts == 2 && m->parts[1].len == ZSOCK_MAC_BYTES) {
-		zsock_mac(s->ctx, m->parts[0].data, m->parts[0].len, mac);
-		if (sodium_memcmp(mac, m->parts[1].data, ZSOCK_MAC_BYTES) == 0) return zsock_unpack(s, m->parts[0].data, m->parts[0].len);
-	}
+	if (m->n_parts == 2 && m->parts[1].len == MAC_BYTES && mac_is(m->parts[1].data, s->ctx->key, m->parts[0].data, m->parts[0].len))
+		return zsock_unpack(s, m->parts[0].data, m->parts[0].len);
 	s->stats.dropped++;
 	return 1;
 }

@@ -17,14 +17,13 @@ void zsock_drop_first(struct zsock *s)
 {
 	struct zpacket *p = CONTAINER_OF(list_pop_front(&s->queue), struct zpacket, link);
 
-	s->n_queued--;
 	s->queued_bytes -= p->len;
 	free(p);
 }
 
-void zsock_drain(struct zsock *s)
+void zsock_drain(struct zconn *c)
 {
-	struct zconn *c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
+	struct zsock *s = c->sock;
 	struct list_link *l;
 
 	while ((l = list_first(&s->queue))) {
@@ -44,29 +43,29 @@ void zsock_drain(struct zsock *s)
 
 void zsock_look(struct zsock *s)
 {
-	if (!s->full || s->n_queued > s->hwm / 2 || s->queued_bytes > ZSOCK_QUEUE_BYTES / 2) return;
+	if (!s->full || s->queue.len > s->hwm / 2 || s->queued_bytes > ZSOCK_QUEUE_BYTES / 2) return;
 	s->full = false;
 	zsock_flush(s);
 	if (!s->full && s->on_ready) s->on_ready(s->user);
 }
 
-/* The other side may take packets. */
-static bool zsock_is_up(const struct zsock *s)
+/* The connection, when packets may go there; else NULL. */
+static struct zconn *zsock_peer(const struct zsock *s)
 {
 	struct list_link *first = list_first(&s->conns);
+	struct zconn *c = first ? CONTAINER_OF(first, struct zconn, link) : NULL;
 
-	return first && CONTAINER_OF(first, struct zconn, link)->proto.up;
+	return c && c->proto.up ? c : NULL;
 }
 
 /* What of it the kernel takes at once; 0 when nothing can go now. */
 static size_t zsock_write(struct zsock *s, const struct iovec *parts, size_t n_parts)
 {
 	struct msghdr m = {.msg_iov = (struct iovec *)parts, .msg_iovlen = n_parts};
-	struct zconn *c;
+	struct zconn *c = zsock_peer(s);
 	ssize_t n;
 
-	if (s->n_queued > 0 || !zsock_is_up(s)) return 0;
-	c = CONTAINER_OF(list_first(&s->conns), struct zconn, link);
+	if (s->queue.len > 0 || !c) return 0;
 	n = sendmsg(c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n >= 0) return (size_t)n;
 	if (errno != EAGAIN && errno != EINTR) zconn_lost(c);
@@ -77,6 +76,7 @@ static void zsock_queue(struct zsock *s, const struct iovec *parts, size_t n_par
 {
 	struct zpacket *p = mem_realloc(NULL, sizeof(*p) + len, 1);
 	uint8_t *to = p->data;
+	struct zconn *c;
 
 	*p = (struct zpacket){.len = len, .at = written};
 	for (size_t i = 0; i < n_parts; i++) {
@@ -84,34 +84,24 @@ static void zsock_queue(struct zsock *s, const struct iovec *parts, size_t n_par
 		to += parts[i].iov_len;
 	}
 	list_push_back(&s->queue, &p->link);
-	s->n_queued++;
 	s->queued_bytes += len;
-	if (zsock_is_up(s)) zconn_watch(CONTAINER_OF(list_first(&s->conns), struct zconn, link), UV_READABLE | UV_WRITABLE);
-}
-
-/* As zsock_mac(), of two pieces. */
-static void zsock_mac_of(const struct zctx *z, const struct iovec body[2], uint8_t mac[ZSOCK_MAC_BYTES])
-{
-	crypto_generichash_state state;
-
-	crypto_generichash_init(&state, z->key, ZSOCK_KEY_BYTES, ZSOCK_MAC_BYTES);
-	for (int i = 0; i < 2; i++) crypto_generichash_update(&state, body[i].iov_base, body[i].iov_len);
-	crypto_generichash_final(&state, mac, ZSOCK_MAC_BYTES);
+	c = zsock_peer(s);
+	if (c) zconn_watch(c, UV_READABLE | UV_WRITABLE);
 }
 
 /* A packet of n messages, in two pieces (the second may be empty). At the high-water mark it does not go, and `full` is set. */
 static int zsock_send_packet(struct zsock *s, const struct iovec body[2], uint32_t n)
 {
-	uint8_t heads[2][ZMTP_HEAD_BYTES], mac[ZSOCK_MAC_BYTES];
+	uint8_t heads[2][ZMTP_HEAD_BYTES], mac[MAC_BYTES];
 	struct iovec parts[] = {{heads[0], zmtp_head(heads[0], body[0].iov_len + body[1].iov_len, true)}, body[0], body[1],
 				{heads[1], zmtp_head(heads[1], sizeof(mac), false)}, {mac, sizeof(mac)}};
 	size_t len = 0, written;
 
-	if (s->n_queued >= s->hwm || s->queued_bytes >= ZSOCK_QUEUE_BYTES) {
+	if (s->queue.len >= s->hwm || s->queued_bytes >= ZSOCK_QUEUE_BYTES) {
 		s->full = true;
 		return ST_AGAIN;
 	}
-	zsock_mac_of(s->ctx, body, mac);
+	mac_make_of(mac, s->ctx->key, body, 2);
 	for (size_t i = 0; i < ARRAY_LEN(parts); i++) len += parts[i].iov_len;
 	written = zsock_write(s, parts, ARRAY_LEN(parts));
 	if (written < len) zsock_queue(s, parts, ARRAY_LEN(parts), len, written);

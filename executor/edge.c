@@ -427,11 +427,6 @@ static void on_edge_pass(uv_prepare_t *h)
 	pace_hold(&e->pace, PACE_EXECUTOR_NS);
 }
 
-static void on_edge_heartbeat(uv_timer_t *t)
-{
-	(void)t; /* likewise */
-}
-
 /* ---- start and end ---- */
 
 static int edge_attach_rings(struct edge *e, struct errbuf *err)
@@ -524,12 +519,12 @@ int edge_run(struct boot *boot)
 	strbuf_init(&e->packed, LIMIT_STEP_RING_BYTES);
 	for (uint32_t i = 0; i < LIMIT_FRONTENDS; i++) e->lanes[i] = (struct lane){.edge = e, .frontend = i};
 	uv_loop_init(&e->loop);
-	e->control.data = e->pass.data = e->heartbeat.data = e;
+	e->control.data = e->pass.data = e;
 	CHECK(uv_poll_init(&e->loop, &e->control, CHILD_FD_CONTROL) == 0);
 	CHECK(uv_poll_start(&e->control, UV_READABLE, on_edge_control) == 0);
 	uv_timer_init(&e->loop, &e->heartbeat);
 	uv_timer_init(&e->loop, &e->wake);
-	uv_timer_start(&e->heartbeat, on_edge_heartbeat, heartbeat_ms, heartbeat_ms);
+	uv_timer_start(&e->heartbeat, on_edge_wake, heartbeat_ms, heartbeat_ms);
 	uv_prepare_init(&e->loop, &e->pass);
 	uv_prepare_start(&e->pass, on_edge_pass);
 	if (edge_open(e, &err) != ST_OK) {

@@ -15,7 +15,7 @@
 #define MESSAGE_MAX (1u << 20)
 #define N_MESSAGES 2000
 
-static const uint8_t key[ZSOCK_KEY_BYTES] = {1};
+static const uint8_t key[MAC_KEY_BYTES] = {1};
 
 struct box {
 	uv_loop_t loop;

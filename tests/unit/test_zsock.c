@@ -17,7 +17,7 @@
 
 #define URGENT UINT32_MAX
 
-static const uint8_t key_a[ZSOCK_KEY_BYTES] = {1}, key_b[ZSOCK_KEY_BYTES] = {2};
+static const uint8_t key_a[MAC_KEY_BYTES] = {1}, key_b[MAC_KEY_BYTES] = {2};
 
 struct box {
 	uv_loop_t loop;
@@ -210,6 +210,15 @@ static void a_wrong_key_is_dropped_and_counted(void **state)
 	box_release(&b);
 }
 
+/* Sends numbered messages of `len` bytes until one is refused; returns how many went. */
+static uint32_t fill(struct zsock *out, uint8_t *buf, size_t len)
+{
+	for (uint32_t n = 0;; n++) {
+		memcpy(buf, &n, sizeof(n));
+		if (zsock_send(out, buf, len) != ST_OK) return n;
+	}
+}
+
 static void at_the_high_water_mark_it_refuses_and_later_says_ready(void **state)
 {
 	uint8_t buf[1000] = {0};
@@ -219,10 +228,7 @@ static void at_the_high_water_mark_it_refuses_and_later_says_ready(void **state)
 
 	box_init(&b);
 	out = push(&b, b.z, 50);
-	for (;; n++) {
-		memcpy(buf, &n, sizeof(n));
-		if (zsock_send(out, buf, sizeof(buf)) != ST_OK) break;
-	}
+	n = fill(out, buf, sizeof(buf));
 	assert_int_equal(n, 50); /* nobody is connected: the queue alone */
 	assert_false(b.ready_called);
 	in = pull(&b);
@@ -292,11 +298,11 @@ static void a_socket_may_be_closed_from_its_message(void **state)
 	static const uint32_t at[] = {0, 5, 600, 1999};
 
 	for (size_t i = 0; i < ARRAY_LEN(at); i++) {
-		struct zsock *in, *out;
+		struct zsock *out;
 		struct box b;
 
 		box_init(&b);
-		in = b.closes = pull(&b);
+		b.closes = pull(&b);
 		b.closes_at = at[i];
 		out = push(&b, b.z, 100);
 		for (uint32_t n = 0; n < 2000; n++) {
@@ -307,7 +313,6 @@ static void a_socket_may_be_closed_from_its_message(void **state)
 		for (int k = 0; k < 20; k++) uv_run(&b.loop, UV_RUN_NOWAIT);
 		assert_int_equal(b.n_received, at[i] + 1);
 		assert_false(b.wrong);
-		(void)in;
 		zsock_close(out);
 		box_release(&b);
 	}
@@ -426,10 +431,7 @@ static void the_queue_is_bounded_in_bytes_too(void **state)
 
 	box_init(&b);
 	out = push(&b, b.z, 100000);
-	for (;; n++) {
-		memcpy(buf, &n, sizeof(n));
-		if (zsock_send(out, buf, sizeof(buf)) != ST_OK) break;
-	}
+	n = fill(out, buf, sizeof(buf));
 	assert_int_equal(n, 64);
 	in = pull(&b);
 	run_until(&b, &b.n_received, n);
